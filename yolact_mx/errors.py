@@ -1,0 +1,33 @@
+"""Errors that a user can cause, and how the command-line tools show them."""
+import logging
+import sys
+
+
+class UserError(Exception):
+    """A mistake in a file, an option or a configuration key; the message is one plain line."""
+
+
+class ConfigError(UserError):
+    """A configuration key that is unknown, has the wrong type or contradicts another."""
+
+
+class DatasetError(UserError):
+    """An annotation file or an image that cannot be used."""
+
+
+class CheckpointError(UserError):
+    """Weights or a checkpoint that are damaged or belong to another network."""
+
+
+def run_tool(main, argv=None):
+    """Run a tool's ``main(argv)``; a :class:`UserError` becomes one line and exit code 2."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        code = main(argv)
+    except UserError as error:
+        print("error: {}".format(error), file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = 130
+    sys.exit(code or 0)

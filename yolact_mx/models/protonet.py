@@ -1,0 +1,24 @@
+"""Protonet: the prototype masks (YOLACT section 3.2)."""
+from mxnet.gluon import HybridBlock, nn
+
+from .layers import conv
+
+
+class Protonet(HybridBlock):
+    """P3 (B, in_channels, H, W) -> prototypes (B, prototypes, 2H, 2W), not negative."""
+
+    def __init__(self, in_channels, channels=256, prototypes=32, kind="plain", **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.before = nn.HybridSequential()
+            for i in range(3):
+                self.before.add(conv(channels, channels if i else in_channels, kind=kind))
+            self.after = nn.HybridSequential()
+            self.after.add(conv(channels, channels, kind=kind))
+            self.after.add(conv(prototypes, channels, kernel_size=1, kind=kind))
+
+    def hybrid_forward(self, F, p3):
+        x = self.before(p3)
+        x = F.contrib.BilinearResize2D(x, scale_height=2, scale_width=2, mode="scale",
+                                       align_corners=False)
+        return self.after(x)

@@ -1,0 +1,142 @@
+"""YOLACT and YOLACT++ as one HybridBlock: the file to open first.
+
+backbone -> FPN -> { protonet on P3, one shared prediction head on P3..P7 }.
+An instance mask is sigmoid(prototypes . mask coefficients), cropped to its box.
+"""
+import warnings
+from collections import namedtuple
+
+import mxnet as mx
+from mxnet.gluon import HybridBlock
+
+from ..anchors import feature_sizes, make_anchors
+from ..errors import ConfigError
+from .backbone import build_backbone, load_backbone
+from .fpn import FPN
+from .head import PredictionHead
+from .layers import conv
+from .mask_iou import MaskIoUNet, check_depth
+from .protonet import Protonet
+
+# What the network returns.  Hybridized blocks return plain tuples: wrap outside the graph,
+# `Predictions(*net(images))`.  semantic_logits is there in training networks only.
+Predictions = namedtuple("Predictions", "class_logits box_deltas mask_coefs proto semantic_logits")
+Predictions.__new__.__defaults__ = (None,)
+
+
+class Yolact(HybridBlock):
+    """The network.
+
+    Parameters
+    ----------
+    backbone : HybridBlock
+        (B, 3, H, W) -> C3, C4, C5.
+    fpn, protonet, head : HybridBlock
+    semantic : HybridBlock or None
+        P3 -> (B, C, H3, W3) logits of the auxiliary semantic segmentation (YOLACT section
+        4); only built for training, so exported graphs do not carry it.
+    mask_iou : HybridBlock or None
+        Mask re-scoring net of YOLACT++.  It is not part of ``forward``: the loss and the
+        detector, which have the masks, call it; here its parameters are saved and trained.
+
+    forward: images (B, 3, H, W), normalised RGB ->
+        class_logits (B, N, C + 1), box_deltas (B, N, 4), mask_coefs (B, N, P) in -1..1,
+        proto (B, P, Hp, Wp) >= 0 [, semantic_logits (B, C, H3, W3)].
+    """
+
+    def __init__(self, backbone, fpn, protonet, head, semantic=None, mask_iou=None, **kwargs):
+        super().__init__(**kwargs)
+        self.backbone, self.fpn, self.protonet, self.head = backbone, fpn, protonet, head
+        self.semantic, self.mask_iou = semantic, mask_iou
+
+    def hybrid_forward(self, F, images):
+        levels = self.fpn(*self.backbone(images))
+        logits, deltas, coefs = (F.concat(*parts, dim=1)
+                                 for parts in zip(*[self.head(level) for level in levels]))
+        outputs = (logits, deltas, coefs, self.protonet(levels[0]))
+        return outputs + (self.semantic(levels[0]),) if self.semantic is not None else outputs
+
+
+def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False, native_dcn=None):
+    """The network of a configuration, initialised.
+
+    Parameters
+    ----------
+    config : Config
+    num_classes : int
+        Foreground classes.
+    ctx : Context or list of Context
+    training : bool
+        With the semantic branch.
+    freeze_bn : bool
+        BatchNorm with fixed statistics and parameters.
+    native_dcn : bool, optional
+        MXNet's own deformable convolution.  By default where it works and is faster: on
+        GPUs, and for inference on CPUs (it has no CPU backward).
+
+    Raises
+    ------
+    ConfigError
+        Unknown backbone, or an input too small for the mask-IoU net.
+    """
+    ctx = ctx or mx.cpu()
+    contexts = ctx if isinstance(ctx, (list, tuple)) else [ctx]
+    model = config.model
+    if native_dcn is None:
+        native_dcn = not training or all(c.device_type == "gpu" for c in contexts)
+    check_input(config)
+    backbone = build_backbone(model.backbone, freeze_bn, native_dcn)
+    channels = model.fpn.channels
+    per_cell = len(config.anchors.scales[0]) * len(config.anchors.ratios)
+    net = Yolact(
+        backbone=backbone,
+        fpn=FPN(_output_channels(backbone), channels),
+        protonet=Protonet(channels, model.protonet.channels, model.protonet.prototypes,
+                          model.protonet.conv),
+        head=PredictionHead(channels, model.head.channels, per_cell, num_classes,
+                            model.protonet.prototypes, model.head.conv),
+        semantic=conv(num_classes, channels, 1, activation=None) if training else None,
+        mask_iou=MaskIoUNet(num_classes, model.mask_iou) if model.mask_iou else None)
+    initialize(net, contexts)
+    if training and model.backbone.weights:
+        load_backbone(net.backbone, model.backbone.weights, model.backbone.name, contexts)
+    return net
+
+
+def initialize(net, contexts):
+    """Xavier-uniform weights and zero biases; then one small pass settles deferred shapes."""
+    net.initialize(mx.init.Xavier(), ctx=contexts)
+    net(mx.nd.zeros((1, 3, 64, 64), ctx=contexts[0]))
+
+
+def input_sizes(config, image_size=None):
+    """Sizes that follow from the network input: ((H, W), [P3..P7], prototypes), all (rows, columns)."""
+    image_size = image_size or (config.input.size, config.input.size)
+    levels = feature_sizes(image_size)
+    return image_size, levels, tuple(2 * side for side in levels[0])
+
+
+def build_anchors(config, image_size=None):
+    """(N, 4) anchors cx, cy, w, h of a configuration for its input size (or another one)."""
+    image_size, levels, _ = input_sizes(config, image_size)
+    return make_anchors(levels, image_size, config.anchors.scales, config.anchors.ratios,
+                        config.anchors.square,
+                        scale_to=config.input.size if config.reference_compatible else None)
+
+
+def check_input(config):
+    """Refuse an input size that the network cannot take."""
+    image_size, _, proto_size = input_sizes(config)
+    if config.input.size < 64:
+        raise ConfigError("key 'input.size': expected at least 64 pixels, found {}".format(
+            config.input.size))
+    check_depth(config.model.mask_iou, proto_size, config.input.size)
+
+
+def _output_channels(backbone):
+    """Channels of C3, C4, C5, found by shape inference."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deferred parameters are expected here
+        outputs = mx.sym.Group(list(backbone(mx.sym.var("data"))))
+        _, shapes, _ = outputs.infer_shape(data=(1, 3, 64, 64))
+    return [shape[1] for shape in shapes]
