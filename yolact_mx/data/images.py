@@ -1,0 +1,117 @@
+"""Reading any image file into (H, W, 3) uint8 BGR.
+
+One rule per peculiarity, for training, evaluation and prediction alike:
+
+=================  =============================================================
+grey, 1-bit        the value in all three channels
+palette, CMYK      converted to BGR
+16 bits            scaled to 8 bits by value / 256; the range is never stretched
+transparency       the alpha channel is dropped, the colour below it stays
+EXIF rotation      applied (not in WebP), unless only the unrotated image has the
+                   wanted size
+=================  =============================================================
+"""
+import io
+import os
+
+import cv2
+import numpy as np
+from PIL import Image, ImageOps
+
+from ..errors import DatasetError
+
+# A broken file is reported once, by our own line, not also by several of OpenCV's.
+cv2.setLogLevel(0)
+
+# Bytes that close a complete file, by the bytes that open it.  OpenCV accepts a cut JPEG and
+# leaves whatever was in memory in the missing part; libpng prints its own message.
+_CLOSING = {b"\xff\xd8\xff": b"\xff\xd9", b"\x89PNG": b"IEND"}
+_CLOSING_WINDOW = 64
+
+
+def read_image(path, size=None):
+    """Read an image file.
+
+    Parameters
+    ----------
+    path : str or Path, of any format OpenCV or Pillow reads.
+    size : (width, height) that the image must have, in pixels, or None for any.  The
+        annotations of an image hold in the orientation of that size, so an image whose EXIF
+        flag turns it away from ``size`` is used unturned.
+
+    Returns
+    -------
+    (H, W, 3) uint8 array, BGR.
+
+    Raises
+    ------
+    DatasetError
+        Naming the file: missing, empty, truncated, not an image, or not of ``size``.
+    """
+    data = _read_bytes(path)
+    image = _decode(data, cv2.IMREAD_COLOR)
+    if image is None:
+        image = _decode_with_pillow(data, path)
+    if size is None or _size(image) == tuple(size):
+        return image
+    unturned = _decode(data, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+    if unturned is not None and _size(unturned) == tuple(size):
+        return unturned
+    raise DatasetError("{}: expected an image of {}x{} pixels (width x height), found {}x{}".format(
+        path, *size, *_size(image)))
+
+
+def _size(image):
+    return image.shape[1], image.shape[0]
+
+
+def _read_bytes(path):
+    # Python opens the file because it knows the encoding of file names; OpenCV does not.
+    try:
+        with open(os.fspath(path), "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        raise DatasetError("{}: no such image file".format(path)) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DatasetError("{}: cannot open the image ({})".format(path, reason)) from None
+    if not data:
+        raise DatasetError("{}: the image file is empty (0 bytes)".format(path))
+    return data
+
+
+def _is_complete(data):
+    for opening, closing in _CLOSING.items():
+        if data.startswith(opening):
+            return closing in data[-_CLOSING_WINDOW:]
+    return True
+
+
+def _decode(data, flags):
+    """Decode with OpenCV; None where it cannot or should not."""
+    if not _is_complete(data):
+        return None
+    try:
+        return cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error:  # e.g. more pixels than OpenCV allows
+        return None
+
+
+def _decode_with_pillow(data, path):
+    """Decode what OpenCV cannot: GIF and others, and files with bytes after their end."""
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            if picture.mode[0] in "IF":
+                raise DatasetError("{}: pixels of type {!r} are not supported; "
+                                   "save the image with 8 bits".format(path, picture.mode))
+            rgb = np.asarray(ImageOps.exif_transpose(picture).convert("RGB"))
+    except DatasetError:
+        raise
+    except Image.UnidentifiedImageError:
+        raise DatasetError("{}: not an image (the file begins with {!r})".format(
+            path, data[:8])) from None
+    except Exception as error:  # Pillow's plug-ins raise whatever a damaged file makes them meet
+        kind = "damaged image" if _is_complete(data) else "truncated image"
+        raise DatasetError("{}: {} of {} bytes ({})".format(
+            path, kind, len(data), error)) from None
+    return np.ascontiguousarray(rgb[:, :, ::-1])
