@@ -1,4 +1,5 @@
 """Anchor boxes ("priors" in the reference; YOLACT section 3.1, SSD section 2.2)."""
+
 import numpy as np
 
 
@@ -30,15 +31,19 @@ def make_anchors(feature_sizes, image_size, scales, ratios, square, scale_to=Non
         cx, cy, w, h, relative to the image; not clipped to it.
     """
     height, width = (scale_to, scale_to) if scale_to else image_size
-    return np.concatenate([
-        _level(size, level_scales, ratios, square, height, width)
-        for size, level_scales in zip(feature_sizes, scales)]).astype(np.float32)
+    return np.concatenate(
+        [
+            _level(size, level_scales, ratios, square, height, width)
+            for size, level_scales in zip(feature_sizes, scales)
+        ]
+    ).astype(np.float32)
 
 
 def _level(size, scales, ratios, square, height, width):
     rows, columns = size
-    y, x = np.meshgrid((np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns,
-                       indexing="ij")
+    y, x = np.meshgrid(
+        (np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns, indexing="ij"
+    )
     centres = np.stack([x, y], axis=-1).reshape(-1, 1, 2)  # (cells, 1, 2)
     scale = np.repeat(np.asarray(scales, np.float64), len(ratios))
     root = np.tile(np.sqrt(ratios), len(scales))
@@ -46,8 +51,13 @@ def _level(size, scales, ratios, square, height, width):
     h = scale * root / height if square else scale / root / height
     shapes = np.stack([w, h], axis=-1)[None]  # (1, A, 2)
     cells, per_cell = len(centres), len(scale)
-    return np.concatenate([np.broadcast_to(centres, (cells, per_cell, 2)),
-                           np.broadcast_to(shapes, (cells, per_cell, 2))], axis=2).reshape(-1, 4)
+    return np.concatenate(
+        [
+            np.broadcast_to(centres, (cells, per_cell, 2)),
+            np.broadcast_to(shapes, (cells, per_cell, 2)),
+        ],
+        axis=2,
+    ).reshape(-1, 4)
 
 
 def feature_sizes(image_size):

@@ -3,6 +3,7 @@
 Boxes are xyxy, anchors are (cx, cy, w, h), both relative to the image unless stated.
 Functions that take ``F`` work in hybridized graphs (``F`` is ``mx.nd`` or ``mx.sym``).
 """
+
 import numpy as np
 
 VARIANCES = (0.1, 0.2)  # scale of the centre and size offsets (SSD, section 2.2)
@@ -11,8 +12,9 @@ MIN_SIDE = 1e-6  # sides are at least this when a logarithm or a quotient is tak
 
 def anchor_corners(anchors):
     """(N, 4) cx cy w h -> (N, 4) xyxy, float32 NumPy."""
-    return np.concatenate([anchors[:, :2] - anchors[:, 2:] / 2,
-                           anchors[:, :2] + anchors[:, 2:] / 2], axis=1)
+    return np.concatenate(
+        [anchors[:, :2] - anchors[:, 2:] / 2, anchors[:, :2] + anchors[:, 2:] / 2], axis=1
+    )
 
 
 def intersection(a, b):
@@ -52,7 +54,9 @@ def encode(F, boxes, anchors):
         F.broadcast_div(F.broadcast_sub((x1 + x2) / 2, cx), w * centre),
         F.broadcast_div(F.broadcast_sub((y1 + y2) / 2, cy), h * centre),
         F.log(F.broadcast_div(F.clip(x2 - x1, MIN_SIDE, 1e6), w)) / size,
-        F.log(F.broadcast_div(F.clip(y2 - y1, MIN_SIDE, 1e6), h)) / size, dim=-1)
+        F.log(F.broadcast_div(F.clip(y2 - y1, MIN_SIDE, 1e6), h)) / size,
+        dim=-1,
+    )
 
 
 def decode(F, deltas, anchors):
@@ -74,10 +78,12 @@ def pairwise_iou(F, boxes):
     """
     x1, y1, x2, y2 = split(F, boxes)
     area = (x2 - x1) * (y2 - y1)
-    width = F.relu(F.broadcast_sub(F.broadcast_minimum(x2, _row(F, x2)),
-                                   F.broadcast_maximum(x1, _row(F, x1))))
-    height = F.relu(F.broadcast_sub(F.broadcast_minimum(y2, _row(F, y2)),
-                                    F.broadcast_maximum(y1, _row(F, y1))))
+    width = F.relu(
+        F.broadcast_sub(F.broadcast_minimum(x2, _row(F, x2)), F.broadcast_maximum(x1, _row(F, x1)))
+    )
+    height = F.relu(
+        F.broadcast_sub(F.broadcast_minimum(y2, _row(F, y2)), F.broadcast_maximum(y1, _row(F, y1)))
+    )
     overlap = width * height
     return overlap / (F.broadcast_add(area, _row(F, area)) - overlap)
 
@@ -105,7 +111,9 @@ def crop_mask(F, like, boxes, padding=1.0):
     columns = F.reshape(F.contrib.arange_like(like, axis=3), (1, 1, 1, -1))
     rows = F.reshape(F.contrib.arange_like(like, axis=2), (1, 1, -1, 1))
     x1, y1, x2, y2 = [F.expand_dims(v, axis=3) for v in split(F, boxes)]  # (B, K, 1, 1)
-    return F.broadcast_mul(_between(F, columns, x1, x2, padding), _between(F, rows, y1, y2, padding))
+    return F.broadcast_mul(
+        _between(F, columns, x1, x2, padding), _between(F, rows, y1, y2, padding)
+    )
 
 
 def _between(F, grid, a, b, padding):

@@ -3,6 +3,7 @@
 A file in ``configs/`` states only what differs from its ``base``; :func:`load_config`
 merges defaults <- base files <- file <- overrides and checks names, types and values.
 """
+
 import difflib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from .errors import ConfigError
 @dataclass
 class InputConfig:
     """What the network sees."""
+
     size: int = 550  # images are resized to size x size, whatever their aspect
     # ImageNet statistics of the reference, RGB, 0..255
     mean: List[float] = field(default_factory=lambda: [123.68, 116.78, 103.94])
@@ -27,6 +29,7 @@ class InputConfig:
 @dataclass
 class BackboneConfig:
     """A GluonCV classification network, cut after strides 8, 16 and 32."""
+
     name: str = "resnet50_v1b"
     weights: str = ""  # .params file of the GluonCV network; empty: random initialisation
     # Deformable 3x3 convolutions (DCNv2): how many of the last blocks of each of the four
@@ -67,8 +70,10 @@ class ModelConfig:
 @dataclass
 class AnchorsConfig:
     """Anchor sizes in pixels of the network input, a list for each of P3..P7."""
+
     scales: List[List[float]] = field(
-        default_factory=lambda: [[24.0], [48.0], [96.0], [192.0], [384.0]])
+        default_factory=lambda: [[24.0], [48.0], [96.0], [192.0], [384.0]]
+    )
     ratios: List[float] = field(default_factory=lambda: [1.0, 0.5, 2.0])
     # The reference's YOLACT configs make every anchor square: h = w = scale * sqrt(ratio)
     square: bool = True
@@ -136,6 +141,7 @@ class DetectConfig:
 @dataclass
 class Config:
     """The whole of a run; saved beside its weights."""
+
     name: str = "yolact"
     classes: List[str] = field(default_factory=list)  # from the data set, when empty
     # Behave as the PyTorch reference also where it is wrong but its official weights were
@@ -156,8 +162,16 @@ CHOICES = {
     "train.freeze_bn": ("yes", "no", "auto"),
     "detect.nms": ("fast", "cross_class", "greedy"),
 }
-POSITIVE = ("input.size", "model.protonet.prototypes", "train.batch_size", "train.steps",
-            "train.lr", "loss.masks_to_train", "detect.top_k", "detect.max_detections")
+POSITIVE = (
+    "input.size",
+    "model.protonet.prototypes",
+    "train.batch_size",
+    "train.steps",
+    "train.lr",
+    "loss.masks_to_train",
+    "detect.top_k",
+    "detect.max_detections",
+)
 
 
 def configs_dir():
@@ -216,8 +230,11 @@ def _find(name_or_path):
         return packaged
     known = sorted(p.stem for p in configs_dir().glob("*.yml"))
     hint = difflib.get_close_matches(path.stem, known, n=1)
-    raise ConfigError("configuration '{}' not found{}; those that come with the package: {}".format(
-        name_or_path, " (did you mean '{}'?)".format(hint[0]) if hint else "", ", ".join(known)))
+    raise ConfigError(
+        "configuration '{}' not found{}; those that come with the package: {}".format(
+            name_or_path, " (did you mean '{}'?)".format(hint[0]) if hint else "", ", ".join(known)
+        )
+    )
 
 
 def _chain(path, seen=()):
@@ -237,8 +254,11 @@ def _chain(path, seen=()):
 def _yaml(text, where):
     try:
         # OmegaConf's loader reads 1e-3 as a number, which PyYAML does not
-        return OmegaConf.to_container(OmegaConf.create("value: " + text)).get("value") \
-            if "\n" not in text else OmegaConf.to_container(OmegaConf.create(text))
+        return (
+            OmegaConf.to_container(OmegaConf.create("value: " + text)).get("value")
+            if "\n" not in text
+            else OmegaConf.to_container(OmegaConf.create(text))
+        )
     except (YAMLError, OmegaConfBaseException) as error:
         raise ConfigError("{}: not valid YAML: {}".format(where, _one_line(error))) from None
 
@@ -252,23 +272,43 @@ def _nest(key, value):
 def _merge(config, values, where):
     _check_keys(values, config, "", where)
     try:
-        return OmegaConf.merge(config, values)
+        return OmegaConf.merge(config, _float_lists(values))
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None)
-        raise ConfigError("{}: {}{}".format(
-            where, "key '{}': ".format(key) if key else "", _one_line(error))) from None
+        raise ConfigError(
+            "{}: {}{}".format(where, "key '{}': ".format(key) if key else "", _one_line(error))
+        ) from None
+
+
+def _float_lists(value):
+    """Whole numbers within lists of lists as floats: OmegaConf converts plain lists only."""
+    if isinstance(value, dict):
+        return {key: _float_lists(item) for key, item in value.items()}
+    if isinstance(value, list) and all(isinstance(item, list) for item in value):
+        return [[float(n) if isinstance(n, int) else n for n in item] for item in value]
+    return value
 
 
 def _check_keys(values, config, prefix, where):
     if not isinstance(values, dict):
-        raise ConfigError("{}: key '{}': expected a section with keys {}, found {!r}".format(
-            where, prefix.rstrip("."), ", ".join(config), values))
+        raise ConfigError(
+            "{}: key '{}': expected a section with keys {}, found {!r}".format(
+                where, prefix.rstrip("."), ", ".join(config), values
+            )
+        )
     for key, value in values.items():
         if key not in config:
             hint = difflib.get_close_matches(str(key), list(config), n=1)
-            raise ConfigError("{}: unknown key '{}{}'{}".format(
-                where, prefix, key, "; did you mean '{}{}'?".format(prefix, hint[0])
-                if hint else "; known: " + ", ".join(config)))
+            raise ConfigError(
+                "{}: unknown key '{}{}'{}".format(
+                    where,
+                    prefix,
+                    key,
+                    "; did you mean '{}{}'?".format(prefix, hint[0])
+                    if hint
+                    else "; known: " + ", ".join(config),
+                )
+            )
         if OmegaConf.is_dict(config[key]):
             _check_keys(value, config[key], "{}{}.".format(prefix, key), where)
 
@@ -277,21 +317,30 @@ def _check(config, where):
     for key, allowed in CHOICES.items():
         found = OmegaConf.select(config, key)
         if found not in allowed:
-            raise ConfigError("{}: key '{}': expected one of {}, found '{}'".format(
-                where, key, ", ".join(allowed), found))
+            raise ConfigError(
+                "{}: key '{}': expected one of {}, found '{}'".format(
+                    where, key, ", ".join(allowed), found
+                )
+            )
     for key in POSITIVE:
         if OmegaConf.select(config, key) <= 0:
-            raise ConfigError("{}: key '{}': expected a number above 0, found {}".format(
-                where, key, OmegaConf.select(config, key)))
+            raise ConfigError(
+                "{}: key '{}': expected a number above 0, found {}".format(
+                    where, key, OmegaConf.select(config, key)
+                )
+            )
     lengths = {"anchors.scales": 5, "model.backbone.dcn_blocks": 4, "input.mean": 3, "input.std": 3}
     for key, length in lengths.items():
         found = len(OmegaConf.select(config, key))
         if found != length:
-            raise ConfigError("{}: key '{}': expected {} entries, found {}".format(
-                where, key, length, found))
+            raise ConfigError(
+                "{}: key '{}': expected {} entries, found {}".format(where, key, length, found)
+            )
     if len({len(level) for level in config.anchors.scales}) != 1:
-        raise ConfigError("{}: key 'anchors.scales': every level needs the same number of scales, "
-                          "since the prediction head is shared".format(where))
+        raise ConfigError(
+            "{}: key 'anchors.scales': every level needs the same number of scales, "
+            "since the prediction head is shared".format(where)
+        )
 
 
 def _one_line(error):

@@ -3,6 +3,7 @@
 :class:`Detect` is the part inside the (exportable) graph; the functions at the end take its
 outputs to the size of an image with NumPy and OpenCV.
 """
+
 from dataclasses import dataclass
 
 import cv2
@@ -10,7 +11,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock
 
 from . import boxes as box_ops
-from .nn.select import _gather as gather_rows
+from .nn.select import gather_rows
 
 _GREEDY_CANDIDATES = 4096
 OUTPUTS = ("boxes", "scores", "mask_scores", "classes", "masks")
@@ -43,8 +44,11 @@ class Detect(HybridBlock):
         super().__init__(**kwargs)
         self._num_classes, self._image_size, self._settings = num_classes, image_size, settings
         self._candidates = min(settings.top_k, len(anchors))
-        self._suppress = {"fast": self._fast, "cross_class": self._cross_class,
-                          "greedy": self._greedy}[settings.nms]
+        self._suppress = {
+            "fast": self._fast,
+            "cross_class": self._cross_class,
+            "greedy": self._greedy,
+        }[settings.nms]
         with self.name_scope():
             self.anchors = self.params.get_constant("anchors", np.asarray(anchors)[None])
         self.mask_iou = mask_iou
@@ -55,8 +59,9 @@ class Detect(HybridBlock):
         scores, classes, anchor = self._suppress(F, F.transpose(probs, (0, 2, 1)), boxes)
         classes = F.where(scores >= 0, classes, -F.ones_like(classes))
         boxes = gather_rows(F, boxes, anchor)
-        masks = assemble_masks(F, gather_rows(F, mask_coefs, anchor), proto, boxes,
-                               self._settings.crop_masks)
+        masks = assemble_masks(
+            F, gather_rows(F, mask_coefs, anchor), proto, boxes, self._settings.crop_masks
+        )
         return boxes, scores, self._rescore(F, scores, classes, masks), classes, masks
 
     def _rescore(self, F, scores, classes, masks):
@@ -72,24 +77,34 @@ class Detect(HybridBlock):
         t = self._candidates
         best = F.max(probs, axis=1, keepdims=True)  # (B, 1, N)
         alive = F.broadcast_like(best > self._settings.score_threshold, probs)
-        scores, anchor = F.topk(F.where(alive, probs, -F.ones_like(probs)), axis=2, k=t,
-                                ret_typ="both")  # (B, C, T)
+        scores, anchor = F.topk(
+            F.where(alive, probs, -F.ones_like(probs)), axis=2, k=t, ret_typ="both"
+        )  # (B, C, T)
         anchor = F.reshape(anchor, (0, -1))
         candidates = F.reshape(gather_rows(F, boxes, anchor), (0, -4, self._num_classes, t, 0))
-        scores = F.reshape(_without_overlapping(F, scores, candidates, self._settings.nms_iou),
-                           (0, -1))
-        scores, order = F.topk(scores, axis=1, k=min(self._settings.max_detections,
-                                                     t * self._num_classes), ret_typ="both")
+        scores = F.reshape(
+            _without_overlapping(F, scores, candidates, self._settings.nms_iou), (0, -1)
+        )
+        scores, order = F.topk(
+            scores,
+            axis=1,
+            k=min(self._settings.max_detections, t * self._num_classes),
+            ret_typ="both",
+        )
         return scores, F.floor((order + 0.5) / t), gather_rows(F, anchor, order)
 
     def _cross_class(self, F, probs, boxes):
         """Fast NMS over the best class of each anchor; as many detections as candidates."""
         best = F.max(probs, axis=1)  # (B, N)
-        scores, anchor = F.topk(F.where(best > self._settings.score_threshold, best,
-                                        -F.ones_like(best)),
-                                axis=1, k=self._candidates, ret_typ="both")
-        scores = _without_overlapping(F, scores, gather_rows(F, boxes, anchor),
-                                      self._settings.nms_iou)
+        scores, anchor = F.topk(
+            F.where(best > self._settings.score_threshold, best, -F.ones_like(best)),
+            axis=1,
+            k=self._candidates,
+            ret_typ="both",
+        )
+        scores = _without_overlapping(
+            F, scores, gather_rows(F, boxes, anchor), self._settings.nms_iou
+        )
         scores, order = F.topk(scores, axis=1, k=self._candidates, ret_typ="both")
         anchor = gather_rows(F, anchor, order)
         return scores, gather_rows(F, F.argmax(probs, axis=1), anchor), anchor
@@ -101,8 +116,13 @@ class Detect(HybridBlock):
         """
         s = self._settings
         n = len(self.anchors.value[0])
-        scores, pair = F.topk(F.reshape(probs, (0, -1)), axis=1, ret_typ="both", dtype="int32",
-                              k=min(_GREEDY_CANDIDATES, n * self._num_classes))  # (B, k)
+        scores, pair = F.topk(
+            F.reshape(probs, (0, -1)),
+            axis=1,
+            ret_typ="both",
+            dtype="int32",
+            k=min(_GREEDY_CANDIDATES, n * self._num_classes),
+        )  # (B, k)
         pair = F.cast(pair, "int32")
         anchor = pair % n
         classes = F.cast((pair - anchor) / n, "float32")
@@ -111,11 +131,17 @@ class Detect(HybridBlock):
         columns = [F.expand_dims(c, axis=2) for c in (classes, scores, F.cast(anchor, "float32"))]
         rows = F.concat(*columns, x1 * width, y1 * height, x2 * width + 1, y2 * height + 1, dim=-1)
         kept = F.contrib.box_nms(
-            rows, valid_thresh=s.score_threshold, coord_start=3, score_index=1, id_index=0,
+            rows,
+            valid_thresh=s.score_threshold,
+            coord_start=3,
+            score_index=1,
+            id_index=0,
             # box_nms suppresses above its threshold, the reference from it on
-            overlap_thresh=float(np.nextafter(np.float32(s.nms_iou), np.float32(0))))
+            overlap_thresh=float(np.nextafter(np.float32(s.nms_iou), np.float32(0))),
+        )
         classes, scores, anchor = (
-            F.squeeze(F.slice_axis(kept, axis=-1, begin=i, end=i + 1), axis=-1) for i in range(3))
+            F.squeeze(F.slice_axis(kept, axis=-1, begin=i, end=i + 1), axis=-1) for i in range(3)
+        )
         scores, order = F.topk(scores, axis=1, k=s.max_detections, ret_typ="both")
         return (scores, gather_rows(F, classes, order), F.relu(gather_rows(F, anchor, order)))
 
@@ -161,7 +187,8 @@ class Detector(HybridBlock):
 
     def hybrid_forward(self, F, images, mean, std):
         images = F.broadcast_div(F.broadcast_sub(images, mean), std)
-        return self.detect(*self.net(images)[:4])
+        outputs = self.detect(*self.net(images)[:4])
+        return tuple(F.identity(value, name=name) for name, value in zip(OUTPUTS, outputs))
 
 
 @dataclass
@@ -171,6 +198,7 @@ class Detections:
     boxes (D, 4) float32 xyxy relative; scores, mask_scores (D,); classes (D,) int 0..C-1;
     masks (D, Hp, Wp) float32 probabilities at prototype size.
     """
+
     boxes: np.ndarray
     scores: np.ndarray
     mask_scores: np.ndarray
@@ -191,6 +219,7 @@ class ImageDetections:
     boxes (D, 4) int32 xyxy; scores, mask_scores (D,); classes (D,); masks: a sequence of D
     uint8 arrays (height, width), 0 or 1 (see :class:`ResizedMasks`).
     """
+
     boxes: np.ndarray
     scores: np.ndarray
     mask_scores: np.ndarray
@@ -220,9 +249,16 @@ def split_batch(outputs):
     arrays = [a.asnumpy() if hasattr(a, "asnumpy") else np.asarray(a) for a in outputs]
     boxes, scores, mask_scores, classes, masks = arrays
     found = scores >= 0
-    return [Detections(boxes[b][row], scores[b][row], mask_scores[b][row],
-                       classes[b][row].astype(np.int64), masks[b][row])
-            for b, row in enumerate(found)]
+    return [
+        Detections(
+            boxes[b][row],
+            scores[b][row],
+            mask_scores[b][row],
+            classes[b][row].astype(np.int64),
+            masks[b][row],
+        )
+        for b, row in enumerate(found)
+    ]
 
 
 def to_image_size(detections, width, height, score_threshold=0.0):
@@ -238,17 +274,23 @@ def to_image_size(detections, width, height, score_threshold=0.0):
     corners = detections.boxes.reshape(-1, 2, 2) * size
     low = np.maximum(corners.min(axis=1), 0)
     high = np.minimum(corners.max(axis=1), size)
-    return ImageDetections(np.concatenate([low, high], axis=1).astype(np.int32),
-                           detections.scores, detections.mask_scores, detections.classes,
-                           ResizedMasks(detections.masks, width, height))
+    return ImageDetections(
+        np.concatenate([low, high], axis=1).astype(np.int32),
+        detections.scores,
+        detections.mask_scores,
+        detections.classes,
+        ResizedMasks(detections.masks, width, height),
+    )
 
 
 def build_detector(config, net, num_classes):
     """The inference graph of a configuration around its network, for its input size."""
     from .models.yolact import build_anchors, input_sizes
+
     image_size, _, _ = input_sizes(config)
     detect = Detect(build_anchors(config), num_classes, image_size, config.detect, net.mask_iou)
-    detector = Detector(net, detect, config.input.mean, config.input.std)
+    # no prefix: the exported outputs are called what they are
+    detector = Detector(net, detect, config.input.mean, config.input.std, prefix="")
     detector.collect_params(".*(anchors|mean|std)$").initialize(ctx=_contexts(net))
     return detector
 

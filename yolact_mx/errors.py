@@ -1,4 +1,5 @@
 """Errors that a user can cause, and how the command-line tools show them."""
+
 import logging
 import sys
 
@@ -21,6 +22,9 @@ class CheckpointError(UserError):
 
 def run_tool(main, argv=None):
     """Run a tool's ``main(argv)``; a :class:`UserError` becomes one line and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a name that the terminal cannot print is no error
+            stream.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         code = main(argv)

@@ -1,18 +1,19 @@
 """The five losses of YOLACT++ as one HybridBlock, all inside the static graph.
 
-    term       the reference's letter   paper
-    class      C                        softmax with hard negative mining (SSD section 2.2)
-    box        B                        smooth L1
-    mask       M                        YOLACT section 3.3
-    semantic   S                        YOLACT section 4
-    mask_iou   I                        YOLACT++ section 5.1
+term       the reference's letter   paper
+class      C                        softmax with hard negative mining (SSD section 2.2)
+box        B                        smooth L1
+mask       M                        YOLACT section 3.3
+semantic   S                        YOLACT section 4
+mask_iou   I                        YOLACT++ section 5.1
 """
+
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
 
 from . import boxes as box_ops
-from .nn.select import _gather as gather_rows, select_positives
+from .nn.select import gather_rows, select_positives
 
 UNKNOWN = 255  # value of ground-truth mask pixels about which nothing is known
 # What the reference's clamped logarithm charges for a mask pixel outside the crop
@@ -54,8 +55,17 @@ class YolactLoss(HybridBlock):
     positive, and the divisor is max(1, positives).
     """
 
-    def __init__(self, anchors, proto_size, num_classes, mask_iou, settings, random_subset=True,
-                 reference_compatible=False, **kwargs):
+    def __init__(
+        self,
+        anchors,
+        proto_size,
+        num_classes,
+        mask_iou,
+        settings,
+        random_subset=True,
+        reference_compatible=False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self._num_anchors, self._num_classes = len(anchors), num_classes
         self._proto_pixels = float(np.prod(proto_size))
@@ -66,8 +76,22 @@ class YolactLoss(HybridBlock):
             self.anchors = self.params.get_constant("anchors", np.asarray(anchors)[None])
         self.mask_iou = mask_iou
 
-    def hybrid_forward(self, F, class_logits, box_deltas, mask_coefs, proto, semantic_logits,
-                       match, gt_boxes, gt_labels, gt_masks, gt_semantic, totals, anchors):
+    def hybrid_forward(
+        self,
+        F,
+        class_logits,
+        box_deltas,
+        mask_coefs,
+        proto,
+        semantic_logits,
+        match,
+        gt_boxes,
+        gt_labels,
+        gt_masks,
+        gt_semantic,
+        totals,
+        anchors,
+    ):
         s = self._settings
         positives = F.clip(F.slice_axis(totals, axis=0, begin=0, end=1), 1, 1e9)
         images = F.slice_axis(totals, axis=0, begin=1, end=2)
@@ -76,16 +100,22 @@ class YolactLoss(HybridBlock):
         gt = F.relu(match - 1)  # (B, N) object of each anchor, 0 where there is none
         gt_labels = F.cast(gt_labels, "float32")
         terms = [
-            s.class_weight * self._class(F, class_logits, match, gather_rows(F, gt_labels, gt))
+            s.class_weight
+            * self._class(F, class_logits, match, gather_rows(F, gt_labels, gt))
             / positives,
-            s.box_weight * self._box(F, box_deltas, positive, gather_rows(F, gt_boxes, gt), anchors)
-            / positives]
-        masks, mask_iou = self._masks(F, positive, gt, mask_coefs, proto, gt_boxes, gt_labels,
-                                      gt_masks)
+            s.box_weight
+            * self._box(F, box_deltas, positive, gather_rows(F, gt_boxes, gt), anchors)
+            / positives,
+        ]
+        masks, mask_iou = self._masks(
+            F, positive, gt, mask_coefs, proto, gt_boxes, gt_labels, gt_masks
+        )
         terms.append(s.mask_weight / self._proto_pixels * masks / positives)
-        terms.append(s.semantic_weight
-                     * semantic_loss(F, semantic_logits, gt_labels, gt_semantic, self._num_classes)
-                     / images)
+        terms.append(
+            s.semantic_weight
+            * semantic_loss(F, semantic_logits, gt_labels, gt_semantic, self._num_classes)
+            / images
+        )
         if self.mask_iou is not None:
             terms.append(s.mask_iou_weight * mask_iou / positives)
         return tuple(terms)
@@ -95,8 +125,9 @@ class YolactLoss(HybridBlock):
         log_probs = F.log_softmax(logits, axis=-1)
         positive = match > 0
         hardness = -F.squeeze(F.slice_axis(log_probs, axis=-1, begin=0, end=1), axis=-1)
-        hard = hard_negatives(F, F.BlockGrad(hardness), match, self._settings.negative_ratio,
-                              self._num_anchors)
+        hard = hard_negatives(
+            F, F.BlockGrad(hardness), match, self._settings.negative_ratio, self._num_anchors
+        )
         target = (labels + 1) * positive
         return F.reshape(F.sum(-F.pick(log_probs, target, axis=-1) * (positive + hard)), (1,))
 
@@ -109,8 +140,9 @@ class YolactLoss(HybridBlock):
     def _masks(self, F, positive, gt, mask_coefs, proto, gt_boxes, gt_labels, gt_masks):
         """Mask and mask-IoU losses of the selected positives, each summed over the batch."""
         s = self._settings
-        valid, _, coefs, gt = select_positives(F, positive, mask_coefs, gt, k=s.masks_to_train,
-                                               random=self._random_subset)
+        valid, _, coefs, gt = select_positives(
+            F, positive, mask_coefs, gt, k=s.masks_to_train, random=self._random_subset
+        )
         boxes, labels = gather_rows(F, gt_boxes, gt), gather_rows(F, gt_labels, gt)
         targets = F.cast(gather_rows(F, gt_masks, gt), "float32")  # (B, K, Hp, Wp)
         logits = F.reshape_like(F.batch_dot(coefs, F.reshape(proto, (0, 0, -1))), targets)
@@ -129,7 +161,7 @@ class YolactLoss(HybridBlock):
         return mask_loss, self._mask_iou(F, F.sigmoid(logits) * crop, targets, labels, valid)
 
     def _mask_iou(self, F, probs, targets, labels, valid):
-        """Smooth L1 of the predicted mask IoU.  ``probs`` keep their gradient, as in the reference."""
+        """Smooth L1 of the predicted mask IoU.  Its gradient reaches ``probs``, as in the reference."""
         iou, area = mask_iou_targets(F, probs, targets)
         predicted = self.mask_iou(F.expand_dims(F.reshape(probs, (-3, 0, 0)), axis=1))
         predicted = F.pick(predicted, F.reshape(labels, (-1,)), axis=-1)  # (B * K,)
@@ -147,10 +179,13 @@ def hard_negatives(F, hardness, match, ratio, num_anchors):
     hardness, match : (B, N); returns (B, N) float32 without gradient.
     """
     background = match == 0
-    count = F.clip(ratio * F.clip(F.sum(match > 0, axis=1, keepdims=True), 1, 1e9), 0,
-                   num_anchors - 1)
+    count = F.clip(
+        ratio * F.clip(F.sum(match > 0, axis=1, keepdims=True), 1, 1e9), 0, num_anchors - 1
+    )
     # hardness is not negative: with the others at -1 every background anchor ranks above them
-    order = F.argsort(F.where(background, hardness, -F.ones_like(hardness)), axis=1, is_ascend=False)
+    order = F.argsort(
+        F.where(background, hardness, -F.ones_like(hardness)), axis=1, is_ascend=False
+    )
     rank = F.argsort(order, axis=1, is_ascend=True)
     return F.BlockGrad(F.broadcast_lesser(rank, count) * background)
 
@@ -204,7 +239,9 @@ class TrainStep(HybridBlock):
         self.net, self.loss = net, loss
 
     def hybrid_forward(self, F, images, match, gt_boxes, gt_labels, gt_masks, gt_semantic, totals):
-        terms = self.loss(*self.net(images), match, gt_boxes, gt_labels, gt_masks, gt_semantic, totals)
+        terms = self.loss(
+            *self.net(images), match, gt_boxes, gt_labels, gt_masks, gt_semantic, totals
+        )
         terms = F.concat(*terms, dim=0)
         return F.reshape(F.sum(terms), (1,)), F.BlockGrad(terms)
 
@@ -212,9 +249,16 @@ class TrainStep(HybridBlock):
 def build_loss(config, net, num_classes):
     """The loss of a configuration for its network."""
     from .models.yolact import build_anchors, input_sizes
+
     _, _, proto_size = input_sizes(config)
-    return YolactLoss(build_anchors(config), proto_size, num_classes, net.mask_iou, config.loss,
-                      reference_compatible=config.reference_compatible)
+    return YolactLoss(
+        build_anchors(config),
+        proto_size,
+        num_classes,
+        net.mask_iou,
+        config.loss,
+        reference_compatible=config.reference_compatible,
+    )
 
 
 def batch_totals(match):

@@ -4,6 +4,7 @@ MXNet 1.9.1 is the last release.  It reads the OpenMP variables once, at import,
 uses NumPy aliases (``numpy.bool`` and others) that NumPy 1.24 removed.  Importing any part
 of ``yolact_mx`` runs :func:`prepare` first, so no user has to know either fact.
 """
+
 import os
 import sys
 import warnings
@@ -26,12 +27,20 @@ def prepare():
     """
     if "mxnet" not in sys.modules:
         os.environ.setdefault("OMP_NUM_THREADS", str(available_cores()))
+        # Waiting threads sleep instead of spinning: loader processes need the cores too
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         # A warning per operator about TensorRT-era storage fallbacks helps nobody.
         os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for alias, kind in (("bool", bool), ("object", object), ("int", int), ("float", float),
-                            ("complex", complex), ("str", str)):
+        for alias, kind in (
+            ("bool", bool),
+            ("object", object),
+            ("int", int),
+            ("float", float),
+            ("complex", complex),
+            ("str", str),
+        ):
             if alias not in np.__dict__:
                 setattr(np, alias, kind)
     _check_opencv()
@@ -46,7 +55,9 @@ def _check_opencv():
         raise ImportError(
             "OpenCV cannot load a system library ({}). Either install it (Debian/Ubuntu: "
             "apt-get install libgl1 libglib2.0-0) or use the build that needs none: "
-            "pip uninstall -y opencv-python && pip install opencv-python-headless==4.10.0.84"
-            .format(error)) from error
+            "pip uninstall -y opencv-python && pip install opencv-python-headless==4.10.0.84".format(
+                error
+            )
+        ) from error
     # Loader workers and MXNet share the cores; OpenCV's own pool would oversubscribe them.
     cv2.setNumThreads(1)

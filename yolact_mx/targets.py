@@ -1,4 +1,5 @@
 """Ground truth of one image -> which anchor learns what (NumPy; runs in loader workers)."""
+
 import numpy as np
 
 from . import boxes as box_ops
@@ -6,8 +7,9 @@ from . import boxes as box_ops
 IGNORE, BACKGROUND = -1, 0
 
 
-def match_anchors(anchors, gt_boxes, crowd_boxes, positive_iou=0.5, negative_iou=0.4,
-                  crowd_iou=0.7):
+def match_anchors(
+    anchors, gt_boxes, crowd_boxes, positive_iou=0.5, negative_iou=0.4, crowd_iou=0.7
+):
     """Match anchors to objects (reference.md section 2; SSD section 2.2).
 
     Every anchor takes the object with the highest IoU; then every object gets one anchor of

@@ -1,4 +1,5 @@
 """One annotated image, as it travels from the COCO reader through the transforms."""
+
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ class Sample:
     has_mask: (n,) bool, False when only the box of the object is known.
     image_id: id in the annotation file (int or str).
     """
+
     image: np.ndarray
     boxes: np.ndarray
     labels: np.ndarray
@@ -29,6 +31,11 @@ class Sample:
 
     def keep(self, index):
         """The sample with only the objects of ``index`` (boolean mask or positions)."""
-        return replace(self, boxes=self.boxes[index], labels=self.labels[index],
-                       masks=self.masks[index], crowd=self.crowd[index],
-                       has_mask=self.has_mask[index])
+        return replace(
+            self,
+            boxes=self.boxes[index],
+            labels=self.labels[index],
+            masks=self.masks[index],
+            crowd=self.crowd[index],
+            has_mask=self.has_mask[index],
+        )

@@ -1,4 +1,5 @@
 """Backbones: GluonCV classification networks that return C3, C4, C5 (strides 8, 16, 32)."""
+
 import logging
 import sys
 
@@ -25,7 +26,12 @@ class ResNet(HybridBlock):
 
     def __init__(self, base, **kwargs):
         super().__init__(**kwargs)
-        self.conv1, self.bn1, self.relu, self.maxpool = base.conv1, base.bn1, base.relu, base.maxpool
+        self.conv1, self.bn1, self.relu, self.maxpool = (
+            base.conv1,
+            base.bn1,
+            base.relu,
+            base.maxpool,
+        )
         self.layer1, self.layer2 = base.layer1, base.layer2
         self.layer3, self.layer4 = base.layer3, base.layer4
 
@@ -56,7 +62,7 @@ class SequentialBackbone(HybridBlock):
     def __init__(self, features, cuts, **kwargs):
         super().__init__(**kwargs)
         self._cuts = cuts
-        self.features = features[:cuts[-1]]
+        self.features = features[: cuts[-1]]
 
     def hybrid_forward(self, F, x):
         outputs = []
@@ -74,17 +80,23 @@ def build_backbone(config, freeze_bn=False, native_dcn=False):
     """
     known = RESNETS + tuple(FEATURE_CUTS)
     if config.name not in known:
-        raise ConfigError("key 'model.backbone.name': expected one of {}, found '{}'".format(
-            ", ".join(known), config.name))
+        raise ConfigError(
+            "key 'model.backbone.name': expected one of {}, found '{}'".format(
+                ", ".join(known), config.name
+            )
+        )
     norm = {"use_global_stats": True} if freeze_bn else None
     base = gluoncv_network(config.name, norm_kwargs=norm)
     if config.name in RESNETS:
         backbone = ResNet(base)
         backbone.make_deformable(config.dcn_blocks, config.dcn_interval, native_dcn)
     elif any(config.dcn_blocks):
-        raise ConfigError("key 'model.backbone.dcn_blocks': {} has no residual stages whose 3x3 "
-                          "convolutions could be deformable; expected [0, 0, 0, 0], found {}".format(
-                              config.name, list(config.dcn_blocks)))
+        raise ConfigError(
+            "key 'model.backbone.dcn_blocks': {} has no residual stages whose 3x3 "
+            "convolutions could be deformable; expected [0, 0, 0, 0], found {}".format(
+                config.name, list(config.dcn_blocks)
+            )
+        )
     else:
         backbone = SequentialBackbone(base.features, FEATURE_CUTS[config.name])
     if freeze_bn:
@@ -101,17 +113,27 @@ def load_backbone(backbone, weights, name, ctx):
     if weights == "imagenet":
         weights = _download(name)
     import mxnet as mx
+
     try:
         found = set(mx.nd.load(str(weights)))
     except (mx.MXNetError, OSError) as error:
-        raise CheckpointError("backbone weights '{}' cannot be read: {}".format(
-            weights, str(error).strip().splitlines()[-1])) from None
-    wanted = {key for key in backbone._collect_params_with_prefix()
-              if not (key.endswith("conv2.bias") or "conv_offset_mask" in key)}
+        raise CheckpointError(
+            "backbone weights '{}' cannot be read: {}".format(
+                weights, str(error).strip().splitlines()[-1]
+            )
+        ) from None
+    wanted = {
+        key
+        for key in backbone._collect_params_with_prefix()
+        if not (key.endswith("conv2.bias") or "conv_offset_mask" in key)
+    }
     missing = sorted(wanted - found)
     if missing:
-        raise CheckpointError("backbone weights '{}': {} of the {} parameters of {} are missing, "
-                              "first {}".format(weights, len(missing), len(wanted), name, missing[0]))
+        raise CheckpointError(
+            "backbone weights '{}': {} of the {} parameters of {} are missing, first {}".format(
+                weights, len(missing), len(wanted), name, missing[0]
+            )
+        )
     backbone.load_parameters(str(weights), ctx=ctx, allow_missing=True, ignore_extra=True)
     log.info("backbone %s: %d parameters from %s", name, len(wanted), weights)
 
@@ -138,18 +160,26 @@ def gluoncv_network(name, **kwargs):
 
 def _download(name):
     from gluoncv.model_zoo.model_store import get_model_file
+
     try:
         return get_model_file(name)
     except Exception as error:  # whatever the network stack raises
         raise CheckpointError(
             "ImageNet weights of {} cannot be downloaded ({}); pass a file as "
-            "model.backbone.weights=FILE.params".format(name, type(error).__name__)) from None
+            "model.backbone.weights=FILE.params".format(name, type(error).__name__)
+        ) from None
 
 
 def _replace_conv2(block, native):
     plain = block.conv2
     settings = plain._kwargs
     deformable = ModulatedDeformConv2D(
-        plain._channels, settings["kernel"][0], settings["stride"], settings["pad"],
-        in_channels=plain._in_channels, native=native, prefix=plain.prefix)
+        plain._channels,
+        settings["kernel"][0],
+        settings["stride"],
+        settings["pad"],
+        in_channels=plain._in_channels,
+        native=native,
+        prefix=plain.prefix,
+    )
     block.conv2 = deformable

@@ -1,4 +1,5 @@
 """Feature pyramid (Lin et al. 2017) with the extra levels of RetinaNet; YOLACT section 5."""
+
 from mxnet.gluon import HybridBlock
 
 from .layers import conv, resize_like
@@ -15,10 +16,12 @@ class FPN(HybridBlock):
         super().__init__(**kwargs)
         with self.name_scope():
             self.lateral3, self.lateral4, self.lateral5 = (
-                conv(channels, c, kernel_size=1, activation=None) for c in in_channels)
+                conv(channels, c, kernel_size=1, activation=None) for c in in_channels
+            )
             self.output3, self.output4, self.output5 = (conv(channels, channels) for _ in range(3))
             self.down6, self.down7 = (
-                conv(channels, channels, strides=2, activation=None) for _ in range(2))
+                conv(channels, channels, strides=2, activation=None) for _ in range(2)
+            )
 
     def hybrid_forward(self, F, c3, c4, c5):
         x5 = self.lateral5(c5)

@@ -1,4 +1,5 @@
 """The prediction head that all pyramid levels share (YOLACT section 3.1, figure 4)."""
+
 from mxnet.gluon import HybridBlock
 
 from .layers import conv
@@ -15,19 +16,29 @@ class PredictionHead(HybridBlock):
         Anchors in row-major order, then scale, then ratio, as `make_anchors` has them.
     """
 
-    def __init__(self, in_channels, channels, anchors_per_cell, num_classes, prototypes,
-                 kind="plain", **kwargs):
+    def __init__(
+        self,
+        in_channels,
+        channels,
+        anchors_per_cell,
+        num_classes,
+        prototypes,
+        kind="plain",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self._widths = (num_classes + 1, 4, prototypes)
         with self.name_scope():
             self.shared = conv(channels, in_channels, kind=kind)
             self.classes, self.boxes, self.coefs = (
                 conv(anchors_per_cell * width, channels, activation=None, kind=kind)
-                for width in self._widths)
+                for width in self._widths
+            )
 
     def hybrid_forward(self, F, x):
         x = self.shared(x)
         logits, deltas, coefs = (
             F.reshape(F.transpose(branch(x), (0, 2, 3, 1)), (0, -1, width))
-            for branch, width in zip((self.classes, self.boxes, self.coefs), self._widths))
+            for branch, width in zip((self.classes, self.boxes, self.coefs), self._widths)
+        )
         return logits, deltas, F.tanh(coefs)

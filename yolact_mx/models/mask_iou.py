@@ -1,4 +1,5 @@
 """Mask re-scoring: a small net that predicts the IoU of a mask (YOLACT++ section 5.1)."""
+
 from mxnet.gluon import HybridBlock, nn
 
 from ..errors import ConfigError
@@ -16,7 +17,9 @@ class MaskIoUNet(HybridBlock):
         with self.name_scope():
             self.layers = nn.HybridSequential()
             for before, after in zip((1,) + tuple(channels), channels):
-                self.layers.add(nn.Conv2D(after, 3, strides=2, in_channels=before, activation="relu"))
+                self.layers.add(
+                    nn.Conv2D(after, 3, strides=2, in_channels=before, activation="relu")
+                )
             self.layers.add(nn.Conv2D(num_classes, 1, in_channels=channels[-1], activation="relu"))
 
     def hybrid_forward(self, F, masks):
@@ -31,5 +34,6 @@ def check_depth(channels, proto_size, input_size):
             raise ConfigError(
                 "key 'model.mask_iou': {} stride-2 layers need larger prototypes than {}x{}; "
                 "expected at most {} layers for an input of {} pixels, or a larger input.size "
-                "(five layers: 249)".format(len(channels), *proto_size, layer, input_size))
+                "(five layers: 249)".format(len(channels), *proto_size, layer, input_size)
+            )
         side = (side - 3) // 2 + 1

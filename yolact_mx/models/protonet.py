@@ -1,7 +1,8 @@
 """Protonet: the prototype masks (YOLACT section 3.2)."""
+
 from mxnet.gluon import HybridBlock, nn
 
-from .layers import conv
+from .layers import conv, resize_like
 
 
 class Protonet(HybridBlock):
@@ -19,6 +20,8 @@ class Protonet(HybridBlock):
 
     def hybrid_forward(self, F, p3):
         x = self.before(p3)
-        x = F.contrib.BilinearResize2D(x, scale_height=2, scale_width=2, mode="scale",
-                                       align_corners=False)
-        return self.after(x)
+        # BilinearResize2D has no factor for odd sizes; one doubled channel tells it the size
+        doubled = F.UpSampling(
+            F.slice_axis(x, axis=1, begin=0, end=1), scale=2, sample_type="nearest"
+        )
+        return self.after(resize_like(F, x, doubled))

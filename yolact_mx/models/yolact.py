@@ -3,6 +3,7 @@
 backbone -> FPN -> { protonet on P3, one shared prediction head on P3..P7 }.
 An instance mask is sigmoid(prototypes . mask coefficients), cropped to its box.
 """
+
 import warnings
 from collections import namedtuple
 
@@ -51,8 +52,9 @@ class Yolact(HybridBlock):
 
     def hybrid_forward(self, F, images):
         levels = self.fpn(*self.backbone(images))
-        logits, deltas, coefs = (F.concat(*parts, dim=1)
-                                 for parts in zip(*[self.head(level) for level in levels]))
+        logits, deltas, coefs = (
+            F.concat(*parts, dim=1) for parts in zip(*[self.head(level) for level in levels])
+        )
         outputs = (logits, deltas, coefs, self.protonet(levels[0]))
         return outputs + (self.semantic(levels[0]),) if self.semantic is not None else outputs
 
@@ -91,12 +93,20 @@ def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False,
     net = Yolact(
         backbone=backbone,
         fpn=FPN(_output_channels(backbone), channels),
-        protonet=Protonet(channels, model.protonet.channels, model.protonet.prototypes,
-                          model.protonet.conv),
-        head=PredictionHead(channels, model.head.channels, per_cell, num_classes,
-                            model.protonet.prototypes, model.head.conv),
+        protonet=Protonet(
+            channels, model.protonet.channels, model.protonet.prototypes, model.protonet.conv
+        ),
+        head=PredictionHead(
+            channels,
+            model.head.channels,
+            per_cell,
+            num_classes,
+            model.protonet.prototypes,
+            model.head.conv,
+        ),
         semantic=conv(num_classes, channels, 1, activation=None) if training else None,
-        mask_iou=MaskIoUNet(num_classes, model.mask_iou) if model.mask_iou else None)
+        mask_iou=MaskIoUNet(num_classes, model.mask_iou) if model.mask_iou else None,
+    )
     initialize(net, contexts)
     if training and model.backbone.weights:
         load_backbone(net.backbone, model.backbone.weights, model.backbone.name, contexts)
@@ -110,7 +120,7 @@ def initialize(net, contexts):
 
 
 def input_sizes(config, image_size=None):
-    """Sizes that follow from the network input: ((H, W), [P3..P7], prototypes), all (rows, columns)."""
+    """Sizes that follow from the network input: (H, W), [P3..P7], prototypes; (rows, columns)."""
     image_size = image_size or (config.input.size, config.input.size)
     levels = feature_sizes(image_size)
     return image_size, levels, tuple(2 * side for side in levels[0])
@@ -119,17 +129,23 @@ def input_sizes(config, image_size=None):
 def build_anchors(config, image_size=None):
     """(N, 4) anchors cx, cy, w, h of a configuration for its input size (or another one)."""
     image_size, levels, _ = input_sizes(config, image_size)
-    return make_anchors(levels, image_size, config.anchors.scales, config.anchors.ratios,
-                        config.anchors.square,
-                        scale_to=config.input.size if config.reference_compatible else None)
+    return make_anchors(
+        levels,
+        image_size,
+        config.anchors.scales,
+        config.anchors.ratios,
+        config.anchors.square,
+        scale_to=config.input.size if config.reference_compatible else None,
+    )
 
 
 def check_input(config):
     """Refuse an input size that the network cannot take."""
     image_size, _, proto_size = input_sizes(config)
     if config.input.size < 64:
-        raise ConfigError("key 'input.size': expected at least 64 pixels, found {}".format(
-            config.input.size))
+        raise ConfigError(
+            "key 'input.size': expected at least 64 pixels, found {}".format(config.input.size)
+        )
     check_depth(config.model.mask_iou, proto_size, config.input.size)
 
 

@@ -1,0 +1,234 @@
+"""Using a trained network: from pictures to detections."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cv2
+import mxnet as mx
+import numpy as np
+
+from .checkpoint import latest_checkpoint, load_weights
+from .config import load_config
+from .data.images import read_image
+from .data.transforms import resize_image
+from .detect import OUTPUTS, build_detector, split_batch, to_image_size
+from .errors import CheckpointError, ConfigError, DatasetError
+from .evaluate import encode_mask
+from .models import build_yolact
+from .visualize import draw_detections
+
+_PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
+
+
+class Predictor:
+    """A detector with what is needed to use it.
+
+    Parameters
+    ----------
+    graph : callable
+        images (B, 3, S, S) RGB 0..255 on ``ctx`` -> the five outputs of `Detect`.
+    classes : list of str
+    input_size : int
+        S.
+    ctx : Context
+    """
+
+    def __init__(self, graph, classes, input_size, ctx):
+        self.graph, self.classes, self.input_size, self.ctx = graph, list(classes), input_size, ctx
+
+    def __call__(self, images):
+        """BGR uint8 pictures of any sizes -> a list of :class:`Detections` (one graph call)."""
+        batch = np.stack([self.prepare(image) for image in images])
+        return self.detect(batch)
+
+    def prepare(self, image):
+        """(H, W, 3) BGR -> (3, S, S) float32 RGB, 0..255."""
+        resized = resize_image(image, (self.input_size, self.input_size))
+        return np.ascontiguousarray(resized[:, :, ::-1].transpose(2, 0, 1), np.float32)
+
+    def detect(self, batch):
+        """(B, 3, S, S) from :meth:`prepare` -> a list of :class:`Detections`."""
+        return split_batch(self.graph(mx.nd.array(batch, ctx=self.ctx)))
+
+    def over(self, dataset, batch_size=1):
+        """All images of a CocoDataset: yields (image id, ImageDetections) in its order.
+
+        Images are read by threads while the network works.
+        """
+
+        def load(index):
+            return self.prepare(dataset.read_image(index))
+
+        count = len(dataset)
+        with ThreadPoolExecutor(2) as pool:
+            ahead = min(count, 2 * batch_size)
+            pending = [pool.submit(load, i) for i in range(ahead)]
+            for start in range(0, count, batch_size):
+                indices = range(start, min(start + batch_size, count))
+                images = np.stack([pending.pop(0).result() for _ in indices])
+                while ahead < min(count, indices[-1] + 1 + 2 * batch_size):
+                    pending.append(pool.submit(load, ahead))
+                    ahead += 1
+                for index, found in zip(indices, self.detect(images)):
+                    yield dataset.image_ids[index], to_image_size(found, *dataset.size(index))
+
+
+def load_predictor(source, ctx=None, config=None, overrides=()):
+    """A predictor from whatever training or export left behind.
+
+    Parameters
+    ----------
+    source : path
+        A run folder (its best weights, or the last checkpoint), a .params file beside its
+        ``config.yml``, or an exported ``NAME-symbol.json``.
+    ctx : Context
+    config : str, optional
+        Configuration of a .params file that lies elsewhere.
+    overrides : sequence of ``key=value``
+        For example ``detect.nms=greedy``; not for exported graphs, which are fixed.
+    """
+    source, ctx = Path(source), ctx or mx.cpu()
+    if not source.exists():
+        raise CheckpointError(
+            "'{}' does not exist: expected a run folder, a .params file or a "
+            "NAME-symbol.json".format(source)
+        )
+    if source.name.endswith("-symbol.json"):
+        if overrides or config:
+            raise ConfigError(
+                "'{}' is an exported graph: its configuration is fixed".format(source)
+            )
+        return load_exported(source, ctx)
+    weights, config = find_weights(source, config, overrides)
+    net = build_yolact(config, len(config.classes), ctx)
+    load_weights(net, weights, ctx)
+    return predictor_of(config, net, config.classes, ctx)
+
+
+def find_weights(source, config=None, overrides=()):
+    """(.params file, Config with class names) of a run folder, a checkpoint or a .params file.
+
+    Raises ConfigError or CheckpointError that says what is missing.
+    """
+    weights = _weights_of(Path(source))
+    config = load_config(config or _config_of(weights), overrides)
+    if not config.classes:
+        raise ConfigError(
+            "configuration '{}' has no class names: give the config.yml that training "
+            "wrote into the run folder".format(config.name)
+        )
+    return weights, config
+
+
+def predictor_of(config, net, classes, ctx):
+    """A predictor around a network in memory."""
+    detector = build_detector(config, net, len(classes))
+    detector.hybridize(static_alloc=True)
+    return Predictor(detector, classes, config.input.size, ctx)
+
+
+def load_exported(symbol_file, ctx):
+    """A predictor from ``NAME-symbol.json``, ``NAME-0000.params`` and ``NAME.json``."""
+    symbol_file = Path(symbol_file)
+    name = str(symbol_file)[: -len("-symbol.json")]
+    params, info = Path(name + "-0000.params"), Path(name + ".json")
+    for needed in (params, info):
+        if not needed.is_file():
+            raise CheckpointError(
+                "exported network '{}': {} is missing".format(symbol_file, needed)
+            )
+    info = json.loads(info.read_text(encoding="utf-8"))
+    block = mx.gluon.SymbolBlock.imports(
+        str(symbol_file), [info["input"]["name"]], str(params), ctx
+    )
+    # outputs can come back in another order than they were exported in
+    order = _output_order(symbol_file)
+
+    def graph(images):
+        outputs = block(images)
+        return [outputs[i] for i in order]
+
+    return Predictor(graph, info["classes"], info["input"]["size"], ctx)
+
+
+def find_pictures(paths):
+    """Image files among ``paths``; of a folder all its pictures, sorted by name."""
+    files = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = sorted(p for p in path.iterdir() if p.suffix.lower() in _PICTURES)
+            if not inside:
+                raise DatasetError(
+                    "folder '{}' holds no picture ({})".format(path, " ".join(_PICTURES))
+                )
+            files.extend(inside)
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise DatasetError("picture '{}' does not exist".format(path))
+    return files
+
+
+def predict_files(predictor, files, out_dir, threshold=0.3, top_k=100, scale=1):
+    """Draw what is found in each picture into ``out_dir`` (PNG, same name).
+
+    Yields (path, records): COCO-like dicts of file, class name, xywh box in pixels, score and RLE
+    mask, best first; or (path, DatasetError) for a picture that cannot be read.
+    """
+    out_dir = Path(out_dir)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        try:
+            image = read_image(path)
+        except DatasetError as error:
+            yield path, error
+            continue
+        found = to_image_size(predictor([image])[0], image.shape[1], image.shape[0])
+        drawn = draw_detections(image, found, predictor.classes, threshold, top_k, scale=scale)
+        target = out_dir / (path.stem + ".png")
+        if not cv2.imwrite(str(target), drawn):
+            raise DatasetError("'{}' cannot be written".format(target))
+        yield path, _records(path, found, predictor.classes, threshold, top_k)
+
+
+def _records(path, found, classes, threshold, top_k):
+    order = np.argsort(-found.mask_scores, kind="stable")[:top_k]
+    records = []
+    for i in order[found.mask_scores[order] > threshold]:
+        x1, y1, x2, y2 = (int(v) for v in found.boxes[i])
+        records.append(
+            {
+                "file": path.name,
+                "category": classes[found.classes[i]],
+                "bbox": [x1, y1, x2 - x1, y2 - y1],
+                "score": float(found.mask_scores[i]),
+                "segmentation": encode_mask(found.masks[i]),
+            }
+        )
+    return records
+
+
+def _output_order(symbol_file):
+    names = [name[: -len("_output")] for name in mx.sym.load(str(symbol_file)).list_outputs()]
+    return [names.index(name) for name in OUTPUTS]
+
+
+def _weights_of(source):
+    if source.is_file():
+        return source
+    if (source / "best.params").is_file():
+        return source / "best.params"
+    checkpoint = (
+        source if (source / "state.json").is_file() else latest_checkpoint(source / "checkpoints")
+    )
+    if checkpoint is None:
+        raise CheckpointError("'{}' holds neither best.params nor a checkpoint".format(source))
+    return Path(checkpoint) / "model.params"
+
+
+def _config_of(weights):
+    for folder in list(Path(weights).resolve().parents)[:3]:
+        if (folder / "config.yml").is_file():
+            return folder / "config.yml"
+    raise ConfigError("no config.yml beside '{}': name the configuration".format(weights))

@@ -1,0 +1,312 @@
+"""The training loop, in the open: batches, one static graph, one update, a log, checkpoints."""
+
+import json
+import logging
+import math
+import signal
+import time
+from collections import deque
+from pathlib import Path
+
+import mxnet as mx
+from mxnet import autograd, gluon
+from tqdm import tqdm
+
+from .checkpoint import latest_checkpoint, load_weights, restore, save_checkpoint, save_weights
+from .config import save_config
+from .data.loader import build_loader
+from .data.samples import EpochBatches, TrainingSamples
+from .errors import CheckpointError, UserError
+from .evaluate import CocoEvaluator
+from .losses import TrainStep, build_loss
+from .models.yolact import build_anchors, build_yolact, input_sizes
+from .predict import predictor_of
+from .schedule import build_schedule, lr_at
+
+logger = logging.getLogger(__name__)
+
+_BATCH_INPUTS = ("images", "match", "gt_boxes", "gt_labels", "gt_masks", "gt_semantic")
+_FREEZE_BELOW = 6  # images per device, as in the reference
+
+
+class NonFiniteLoss(UserError):
+    """A loss that is NaN or infinite; training stops, the checkpoints before it are good."""
+
+
+class Trainer:
+    """One training run.
+
+    Parameters
+    ----------
+    config : Config
+        With ``classes`` filled in.
+    train_set, val_set : CocoDataset
+        ``val_set`` may be None: no validation then.
+    out_dir : path
+        Gets config.yml, log.jsonl, checkpoints/ and best.params.
+    contexts : list of Context
+        The batch is split evenly over them.
+    steps : int, optional
+        Length of the run, instead of the schedule's.
+    augmented : bool
+        False switches all augmentation off.
+    """
+
+    def __init__(self, config, train_set, val_set, out_dir, contexts, steps=None, augmented=True):
+        self.config, self.contexts = config, contexts
+        self.train_set, self.val_set = train_set, val_set
+        self.out_dir = Path(out_dir)
+        settings = config.train
+        if settings.batch_size % len(contexts):
+            raise UserError(
+                "key 'train.batch_size': expected a multiple of the {} devices, found {}".format(
+                    len(contexts), settings.batch_size
+                )
+            )
+        self.schedule = build_schedule(settings, settings.batch_size)
+        self.steps = steps or self.schedule.steps
+        mx.random.seed(settings.seed)
+        classes = len(config.classes)
+        self.net = build_yolact(
+            config, classes, contexts, training=True, freeze_bn=_freeze_bn(settings, len(contexts))
+        )
+        loss = build_loss(config, self.net, classes)
+        loss.collect_params(".*anchors").initialize(ctx=contexts)
+        self.terms = loss.terms
+        self.graph = TrainStep(self.net, loss)
+        self.graph.hybridize(static_alloc=True)
+        self.updater = gluon.Trainer(
+            self.net.collect_params(),
+            "sgd",
+            {
+                "learning_rate": settings.lr,
+                "momentum": settings.momentum,
+                "wd": settings.weight_decay,
+            },
+            kvstore="device" if len(contexts) > 1 else None,
+            update_on_kvstore=False,
+        )
+        _, levels, proto_size = input_sizes(config)
+        self.samples = TrainingSamples(
+            train_set, config, build_anchors(config), levels, proto_size, augmented
+        )
+        self.step, self.best = 0, None
+        # built now, so that a validation set without objects is found before the first step
+        self.evaluator = val_set and CocoEvaluator(
+            val_set.coco_ground_truth(), val_set.category_ids
+        )
+
+    def load_pretrained(self, path):
+        """Start from any parameters: what fits is loaded, the rest is listed and stays new."""
+        skipped = load_weights(self.net, path, self.contexts, partial=True)
+        total = len(self.net._collect_params_with_prefix())
+        logger.info("pretrained %s: %d of %d parameters loaded", path, total - len(skipped), total)
+        for line in skipped:
+            logger.info("  not loaded: %s", line)
+
+    def resume(self):
+        """Continue the run in ``out_dir`` from its last checkpoint."""
+        checkpoint = latest_checkpoint(self.out_dir / "checkpoints")
+        if checkpoint is None:
+            raise CheckpointError("'{}' has no checkpoint to resume from".format(self.out_dir))
+        state = restore(checkpoint, self.net, self.updater, self.contexts)
+        if state["classes"] != list(self.config.classes):
+            raise CheckpointError(
+                "checkpoint {} was trained for classes {}, the data set has {}".format(
+                    checkpoint, state["classes"], list(self.config.classes)
+                )
+            )
+        self.step, self.best = state["step"], state["best"]
+        if self.step >= self.steps:
+            raise CheckpointError(
+                "checkpoint {} is at step {}: the run of {} steps is finished; "
+                "--pretrained starts a new one from its weights".format(
+                    checkpoint, self.step, self.steps
+                )
+            )
+        logger.info("resumed from %s", checkpoint)
+
+    def fit(self):
+        """Train to the end, or to Ctrl-C, which saves first; returns the last metrics (or None)."""
+        self.out_dir.mkdir(parents=True, exist_ok=True)
+        save_config(self.config, self.out_dir / "config.yml")
+        settings = self.config.train
+        batches = EpochBatches(
+            len(self.samples), settings.batch_size, settings.seed, self.step, self.steps
+        )
+        validate_every = settings.validate_every * batches.steps_per_epoch
+        metrics = None
+        with _Stopper() as stopper, _Log(self, batches.steps_per_epoch) as log:
+            for batch in build_loader(self.samples, batches, settings.workers):
+                log.add(self._step(batch), batch["image_ids"])
+                last = self.step == self.steps or stopper.asked
+                if self.step % settings.checkpoint_every == 0 or last:
+                    log.flush()  # raises on a bad loss before it is saved
+                    self._save()
+                if stopper.asked:
+                    raise KeyboardInterrupt
+                if self.evaluator and (last or validate_every and self.step % validate_every == 0):
+                    metrics = self.validate()
+                    log.validation(metrics)
+        return metrics
+
+    def _step(self, batch):
+        """One update; returns lr and the loss terms, still being computed."""
+        lr = lr_at(self.step, self.schedule)
+        self.updater.set_learning_rate(lr)
+        totals = mx.nd.array([batch["num_positives"], len(batch["image_ids"])])
+        parts = [gluon.utils.split_and_load(batch[name], self.contexts) for name in _BATCH_INPUTS]
+        outputs = []
+        with autograd.record():
+            for ctx, inputs in zip(self.contexts, zip(*parts)):
+                outputs.append(self.graph(*inputs, totals.as_in_context(ctx)))
+        autograd.backward([total for total, _ in outputs])
+        self.updater.step(1)  # the loss is normalised already
+        self.step += 1
+        return lr, [terms for _, terms in outputs]
+
+    def validate(self):
+        """COCO metrics on the validation set; keeps the best weights."""
+        predictor = predictor_of(self.config, self.net, self.config.classes, self.contexts[0])
+        self.evaluator.reset()
+        batch_size = max(1, self.config.train.batch_size // len(self.contexts))
+        for image_id, found in tqdm(
+            predictor.over(self.val_set, batch_size), "validate", len(self.val_set), leave=False
+        ):
+            self.evaluator.process(image_id, found)
+        metrics = self.evaluator.evaluate()
+        score = metrics["segm"]["AP"] or 0.0
+        if self.best is None or score > self.best:
+            self.best = score
+            save_weights(self.net, self.out_dir / "best.params")
+        return metrics
+
+    def _save(self):
+        save_checkpoint(
+            self.out_dir / "checkpoints",
+            self.net,
+            self.updater,
+            {
+                "step": self.step,
+                "best": self.best,
+                "classes": list(self.config.classes),
+                "seed": self.config.train.seed,
+            },
+        )
+
+
+class _Log:
+    """Progress bar and log.jsonl.  Losses are read one step late, so no step waits for them."""
+
+    def __init__(self, trainer, steps_per_epoch):
+        self._trainer, self._steps_per_epoch = trainer, steps_per_epoch
+        self._terms, self._pending = trainer.terms, deque()
+        self._sums, self._count, self._since = [0.0] * len(self._terms), 0, time.time()
+
+    def __enter__(self):
+        self._file = open(str(self._trainer.out_dir / "log.jsonl"), "a", encoding="utf-8")
+        self._bar = tqdm(
+            total=self._trainer.steps,
+            initial=self._trainer.step,
+            unit="step",
+            dynamic_ncols=True,
+            mininterval=1.0,
+        )
+        return self
+
+    def __exit__(self, *_):
+        self._bar.close()
+        self._file.close()
+
+    def add(self, result, image_ids):
+        self._pending.append((self._trainer.step, result, image_ids))
+        if len(self._pending) > 1:
+            self._read()
+
+    def flush(self):
+        while self._pending:
+            self._read()
+
+    def validation(self, metrics):
+        self._write({"step": self._trainer.step, "val": metrics})
+        self._bar.write(
+            "step {}: box AP {} mask AP {}".format(
+                self._trainer.step,
+                *("{:.3f}".format(metrics[kind]["AP"] or 0) for kind in ("bbox", "segm")),
+            )
+        )
+        self._since = time.time() if not self._count else self._since
+
+    def _read(self):
+        step, (lr, parts), image_ids = self._pending.popleft()
+        values = [float(v) for v in sum(part.as_in_context(mx.cpu()) for part in parts).asnumpy()]
+        named = dict(zip(self._terms, values))
+        if not all(math.isfinite(v) for v in values):
+            raise NonFiniteLoss(
+                "loss is not finite at step {}: {}; images {}".format(step, named, image_ids)
+            )
+        self._sums = [a + b for a, b in zip(self._sums, values)]
+        self._count += 1
+        self._bar.update()
+        settings = self._trainer.config.train
+        if step % settings.log_every == 0 or step == self._trainer.steps:
+            self._report(step, lr, settings.batch_size)
+
+    def _report(self, step, lr, batch_size):
+        means = {name: total / self._count for name, total in zip(self._terms, self._sums)}
+        means["total"] = sum(means.values())
+        speed = self._count * batch_size / max(time.time() - self._since, 1e-9)
+        self._write(
+            {
+                "step": step,
+                "epoch": (step - 1) // self._steps_per_epoch,
+                "lr": lr,
+                "loss": means,
+                "images_per_second": round(speed, 2),
+            }
+        )
+        self._bar.set_postfix_str(
+            "{} lr {:.2g} {:.1f} img/s".format(
+                " ".join("{} {:.3f}".format(name, value) for name, value in means.items()),
+                lr,
+                speed,
+            )
+        )
+        self._sums, self._count, self._since = [0.0] * len(self._terms), 0, time.time()
+
+    def _write(self, record):
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+
+
+class _Stopper:
+    """Ctrl-C or SIGTERM asks to stop after the step at hand; a second one stops at once."""
+
+    def __init__(self):
+        self.asked = False
+
+    def __enter__(self):
+        self._before = [(s, signal.signal(s, self._ask)) for s in (signal.SIGINT, signal.SIGTERM)]
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._before:
+            signal.signal(number, handler)
+
+    def _ask(self, *_):
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        logger.info("stopping after this step; a checkpoint will be written")
+
+
+def _freeze_bn(settings, devices):
+    per_device = settings.batch_size // devices
+    if settings.freeze_bn == "auto" and per_device < _FREEZE_BELOW:
+        logger.info(
+            "BatchNorm is frozen: %d images per device are too few for its statistics "
+            "(train.freeze_bn=no trains it)",
+            per_device,
+        )
+        return True
+    return settings.freeze_bn == "yes"
