@@ -120,6 +120,8 @@ class TrainConfig:
     # BatchNorm statistics and affine parameters stay fixed: yes | no | auto (fixed below
     # 6 images per device, where batch statistics are too noisy to train with)
     freeze_bn: str = "auto"
+    # Epochs in which the softmax temperature of dynamic convolutions falls from 30 to 1
+    temperature_epochs: int = 10
     keep_empty: bool = True  # images without objects are used as negatives
     workers: int = 2
     validate_every: int = 2  # epochs; 0: only at the end
@@ -164,14 +166,21 @@ CHOICES = {
 }
 POSITIVE = (
     "input.size",
+    "model.backbone.dcn_interval",
+    "model.fpn.channels",
+    "model.protonet.channels",
     "model.protonet.prototypes",
+    "model.head.channels",
     "train.batch_size",
     "train.steps",
     "train.lr",
+    "train.checkpoint_every",
+    "train.log_every",
     "loss.masks_to_train",
     "detect.top_k",
     "detect.max_detections",
 )
+NOT_NEGATIVE = ("train.workers", "train.validate_every", "train.warmup_steps")
 
 
 def configs_dir():
@@ -207,8 +216,11 @@ def load_config(name_or_path, overrides=()):
         if "=" not in item:
             raise ConfigError("override '{}': expected key.sub=value".format(item))
         key, _, value = item.partition("=")
-        values = _nest(key.strip(), _yaml(value, "override '{}'".format(item)))
+        values = _nest(key.strip(), _yaml("value: " + value, "override '{}'".format(item))["value"])
         config = _merge(config, values, "override '{}'".format(item))
+    # YAML reads a bare yes or no as a truth value
+    words = {"True": "yes", "False": "no"}
+    config.train.freeze_bn = words.get(config.train.freeze_bn, config.train.freeze_bn)
     _check(config, str(path))
     result = OmegaConf.to_object(config)
     if result.name == Config.name:
@@ -247,6 +259,8 @@ def _chain(path, seen=()):
     base = values.pop("base", None)
     if base is None:
         return [(path, values)]
+    if not isinstance(base, str):
+        raise ConfigError("{}: key 'base': expected a name or a file, found {}".format(path, base))
     beside = path.parent / (base if base.endswith(".yml") else base + ".yml")
     return _chain(beside if beside.is_file() else _find(base), seen + (path,)) + [(path, values)]
 
@@ -254,11 +268,9 @@ def _chain(path, seen=()):
 def _yaml(text, where):
     try:
         # OmegaConf's loader reads 1e-3 as a number, which PyYAML does not
-        return (
-            OmegaConf.to_container(OmegaConf.create("value: " + text)).get("value")
-            if "\n" not in text
-            else OmegaConf.to_container(OmegaConf.create(text))
-        )
+        return OmegaConf.to_container(OmegaConf.create(text))
+    except AssertionError:  # of OmegaConf, for a lone number
+        return text
     except (YAMLError, OmegaConfBaseException) as error:
         raise ConfigError("{}: not valid YAML: {}".format(where, _one_line(error))) from None
 
@@ -272,12 +284,13 @@ def _nest(key, value):
 def _merge(config, values, where):
     _check_keys(values, config, "", where)
     try:
-        return OmegaConf.merge(config, _float_lists(values))
+        merged = OmegaConf.merge(config, _float_lists(values))
+        OmegaConf.resolve(merged)
+        return merged
     except OmegaConfBaseException as error:
-        key = getattr(error, "full_key", None)
-        raise ConfigError(
-            "{}: {}{}".format(where, "key '{}': ".format(key) if key else "", _one_line(error))
-        ) from None
+        # a fault within a list of lists comes without its key
+        key = getattr(error, "full_key", None) or ", ".join(values)
+        raise ConfigError("{}: key '{}': {}".format(where, key, _one_line(error))) from None
 
 
 def _float_lists(value):
@@ -322,11 +335,12 @@ def _check(config, where):
                     where, key, ", ".join(allowed), found
                 )
             )
-    for key in POSITIVE:
-        if OmegaConf.select(config, key) <= 0:
+    for key in POSITIVE + NOT_NEGATIVE:
+        found = OmegaConf.select(config, key)
+        if found < 0 or found == 0 and key in POSITIVE:
             raise ConfigError(
-                "{}: key '{}': expected a number above 0, found {}".format(
-                    where, key, OmegaConf.select(config, key)
+                "{}: key '{}': expected a number {}, found {}".format(
+                    where, key, "above 0" if key in POSITIVE else "not below 0", found
                 )
             )
     lengths = {"anchors.scales": 5, "model.backbone.dcn_blocks": 4, "input.mean": 3, "input.std": 3}

@@ -86,7 +86,7 @@ def read_pth(path):
                               .format(path)) from None
     except (OSError, RuntimeError, EOFError, ValueError) as error:
         raise CheckpointError("'{}' cannot be read: {}".format(
-            path, str(error).strip().splitlines()[0])) from None
+            path, (str(error).strip() or type(error).__name__).splitlines()[0])) from None
     if not isinstance(state, dict) or not state:
         raise CheckpointError("'{}': expected tensors by name (a state_dict), found {}".format(
             path, type(state).__name__))
@@ -179,6 +179,9 @@ def convert_file(source, target, config):
         classes, prefix, block = 0, "backbone.", build_yolact(config, 1).backbone
     else:
         classes = num_classes(state, len(config.anchors.scales[0]) * len(config.anchors.ratios))
+        if config.classes and len(config.classes) != classes:
+            raise CheckpointError("key 'classes': expected names for the {} classes of the "
+                                  "weights, found {}".format(classes, len(config.classes)))
         prefix, block = "", build_yolact(config, classes, training=True)
     parameters = {prefix + name: parameter for name, parameter
                   in block._collect_params_with_prefix().items()}

@@ -116,12 +116,13 @@ class Detect(HybridBlock):
         """
         s = self._settings
         n = len(self.anchors.value[0])
+        candidates = min(_GREEDY_CANDIDATES, n * self._num_classes)
         scores, pair = F.topk(
             F.reshape(probs, (0, -1)),
             axis=1,
             ret_typ="both",
             dtype="int32",
-            k=min(_GREEDY_CANDIDATES, n * self._num_classes),
+            k=candidates,
         )  # (B, k)
         pair = F.cast(pair, "int32")
         anchor = pair % n
@@ -142,7 +143,7 @@ class Detect(HybridBlock):
         classes, scores, anchor = (
             F.squeeze(F.slice_axis(kept, axis=-1, begin=i, end=i + 1), axis=-1) for i in range(3)
         )
-        scores, order = F.topk(scores, axis=1, k=s.max_detections, ret_typ="both")
+        scores, order = F.topk(scores, axis=1, k=min(s.max_detections, candidates), ret_typ="both")
         return (scores, gather_rows(F, classes, order), F.relu(gather_rows(F, anchor, order)))
 
 

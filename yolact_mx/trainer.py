@@ -5,6 +5,7 @@ import logging
 import math
 import signal
 import time
+import warnings
 from collections import deque
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from .errors import CheckpointError, UserError
 from .evaluate import CocoEvaluator
 from .losses import TrainStep, build_loss
 from .models.yolact import build_anchors, build_yolact, input_sizes
+from .nn.dynamic_conv import set_temperature, temperature_at
 from .predict import predictor_of
 from .schedule import build_schedule, lr_at
 
@@ -135,9 +137,12 @@ class Trainer:
             len(self.samples), settings.batch_size, settings.seed, self.step, self.steps
         )
         validate_every = settings.validate_every * batches.steps_per_epoch
+        annealed = settings.temperature_epochs * batches.steps_per_epoch
         metrics = None
         with _Stopper() as stopper, _Log(self, batches.steps_per_epoch) as log:
             for batch in build_loader(self.samples, batches, settings.workers):
+                if self.step <= annealed:
+                    set_temperature(self.net, temperature_at(self.step, annealed))
                 log.add(self._step(batch), batch["image_ids"])
                 last = self.step == self.steps or stopper.asked
                 if self.step % settings.checkpoint_every == 0 or last:
@@ -169,6 +174,8 @@ class Trainer:
         """COCO metrics on the validation set; keeps the best weights."""
         predictor = predictor_of(self.config, self.net, self.config.classes, self.contexts[0])
         self.evaluator.reset()
+        # the semantic branch is trained only
+        warnings.filterwarnings("ignore", "Parameter .* is not used by any computation")
         batch_size = max(1, self.config.train.batch_size // len(self.contexts))
         for image_id, found in tqdm(
             predictor.over(self.val_set, batch_size), "validate", len(self.val_set), leave=False

@@ -16,8 +16,8 @@ from ..errors import DatasetError
 from .transforms import sample_rng
 
 CLASSES = ("circle", "square", "triangle", "star", "ring")
-MIN_VISIBLE = 0.45  # share of an object's pixels in the image that later ones leave uncovered
-SIZES = (0.14, 0.55)  # diameter of the circle around an object, share of the image's side
+MIN_VISIBLE = 0.55  # share of an object's pixels in the image that later ones leave uncovered
+SIZES = (0.2, 0.6)  # diameter of the circle around an object, share of the image's side
 CROWD_SIZES = (0.05, 0.08)
 CROWD_RATE = 0.12  # share of the images that have a crowd
 

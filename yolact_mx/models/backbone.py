@@ -15,7 +15,8 @@ FEATURE_CUTS = {
     "mobilenetv2_1.0": (9, 16, 20),  # before each stride-2 bottleneck; the 1280-d layer is left out
     "darknet53": (15, 24, 29),
 }
-RESNETS = tuple("resnet{}_v1b".format(depth) for depth in (18, 34, 50, 101))
+# resnet10: one block a stage, for small data sets trained from scratch
+RESNETS = tuple("resnet{}_v1b".format(depth) for depth in (10, 18, 34, 50, 101))
 
 
 class ResNet(HybridBlock):
@@ -150,11 +151,14 @@ def gluoncv_network(name, **kwargs):
         sys.modules["torch"] = None
     try:
         from gluoncv import model_zoo
+        from gluoncv.model_zoo.resnetv1b import BasicBlockV1b, ResNetV1b
     finally:
         if hidden is not None:
             del sys.modules["torch"]
             if hidden:
                 sys.modules["torch"] = hidden
+    if name == "resnet10_v1b":
+        return ResNetV1b(BasicBlockV1b, [1, 1, 1, 1], name_prefix="resnetv1b_", **kwargs)
     return model_zoo.get_model(name, pretrained=False, **kwargs)
 
 

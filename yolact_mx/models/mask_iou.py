@@ -1,5 +1,6 @@
 """Mask re-scoring: a small net that predicts the IoU of a mask (YOLACT++ section 5.1)."""
 
+import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
 from ..errors import ConfigError
@@ -20,7 +21,17 @@ class MaskIoUNet(HybridBlock):
                 self.layers.add(
                     nn.Conv2D(after, 3, strides=2, in_channels=before, activation="relu")
                 )
-            self.layers.add(nn.Conv2D(num_classes, 1, in_channels=channels[-1], activation="relu"))
+            # The last ReLU dies when early masks, whose IoU is 0, push a new net below 0; a
+            # prediction that starts at 0.5 lives through them.
+            self.layers.add(
+                nn.Conv2D(
+                    num_classes,
+                    1,
+                    in_channels=channels[-1],
+                    activation="relu",
+                    bias_initializer=mx.init.Constant(0.5),
+                )
+            )
 
     def hybrid_forward(self, F, masks):
         return F.max(self.layers(masks), axis=(2, 3))

@@ -115,7 +115,9 @@ def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False,
 
 def initialize(net, contexts):
     """Xavier-uniform weights and zero biases; then one small pass settles deferred shapes."""
-    net.initialize(mx.init.Xavier(), ctx=contexts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # GluonCV registers some parameters twice
+        net.initialize(mx.init.Xavier(), ctx=contexts)
     net(mx.nd.zeros((1, 3, 64, 64), ctx=contexts[0]))
 
 
