@@ -19,6 +19,19 @@ _ALLOWED = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Con
 def pytest_addoption(parser):
     parser.addoption("--golden-dir", default=str(Path(__file__).parent / "golden"),
                      help="folder of the golden figures and their rules (tests/golden)")
+    parser.addoption("--golden-table", action="store_true",
+                     help="print how many golden figures were compared, and the worst errors")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.getoption("--golden-table"):
+        from golden_support import TABLE
+        terminalreporter.section("golden figures")
+        line = "{:28s} {:24s} {:>8} {:>12} {:>10}"
+        terminalreporter.line(line.format("file", "figures", "number", "worst error", "tolerance"))
+        for (file, kind), (number, worst, tolerance) in sorted(TABLE.items()):
+            terminalreporter.line(line.format(file, kind, number, "{:.1e}".format(worst),
+                                              "{:.0e}".format(tolerance)))
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ examples:
 """
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from yolact_mx.cli import positive  # noqa: E402
 from yolact_mx.errors import run_tool  # noqa: E402
 
 TRAIN_IMAGES, VAL_IMAGES, UNSEEN_IMAGES = 2400, 200, 12
@@ -27,7 +29,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="runs/demo", metavar="DIR")
-    parser.add_argument("--steps", type=int, help="train less than the configuration says")
+    parser.add_argument("--steps", type=positive, help="train less than the configuration says")
     args = parser.parse_args(argv)
     started = time.time()
 
@@ -54,6 +56,8 @@ def main(argv=None):
 
     print("2/5 training configs/shapes.yml (YOLACT++)")
     config.classes = train_set.classes
+    shutil.rmtree(str(out / "checkpoints"), ignore_errors=True)  # of an earlier demo
+    (out / "log.jsonl").write_text("", encoding="utf-8")
     trainer = Trainer(config, train_set, val_set, out, [mx.cpu()], args.steps)
     metrics = trainer.fit()
     print("3/5 evaluation on {} held-out images".format(len(val_set)))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from yolact_mx.cli import contexts  # noqa: E402
+from yolact_mx.cli import contexts, positive  # noqa: E402
 from yolact_mx.errors import ConfigError, run_tool  # noqa: E402
 
 
@@ -39,7 +39,7 @@ def parse(argv):
     )
     parser.add_argument(
         "--max-dets",
-        type=int,
+        type=positive,
         default=100,
         metavar="N",
         help="detections per image and class that count (COCO: 100)",
@@ -49,7 +49,7 @@ def parse(argv):
         metavar="DIR",
         help="write report.html: curves, confusion matrix, best and worst images",
     )
-    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--batch", type=positive, default=1)
     parser.add_argument("--ctx", default="cpu", help="cpu | gpu:0")
     args = parser.parse_intermixed_args(argv)
     if args.results and args.source and "=" not in args.source:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from yolact_mx.cli import contexts  # noqa: E402
+from yolact_mx.cli import contexts, positive  # noqa: E402
 from yolact_mx.errors import run_tool  # noqa: E402
 
 
@@ -31,8 +31,8 @@ def main(argv=None):
     parser.add_argument("--out", default="overlays", metavar="DIR")
     parser.add_argument("--json", metavar="FILE", help="also write box, score, class and RLE mask")
     parser.add_argument("--threshold", type=float, default=0.3, help="lowest score (default 0.3)")
-    parser.add_argument("--top-k", type=int, default=100, help="instances per picture")
-    parser.add_argument("--scale", type=int, default=1, help="enlarge small pictures so much")
+    parser.add_argument("--top-k", type=positive, default=100, help="instances per picture")
+    parser.add_argument("--scale", type=positive, default=1, help="enlarge small pictures so much")
     parser.add_argument("--config", help="configuration of a .params file without config.yml")
     parser.add_argument("--ctx", default="cpu", help="cpu | gpu:0")
     args = parser.parse_args(argv)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from yolact_mx.cli import contexts, data_paths  # noqa: E402
+from yolact_mx.cli import contexts, data_paths, positive  # noqa: E402
 from yolact_mx.errors import run_tool  # noqa: E402
 
 
@@ -41,8 +41,8 @@ def parse(argv):
     parser.add_argument("--out", metavar="RUN_DIR", help="default: runs/CONFIG")
     parser.add_argument("--ctx", default="cpu", help="cpu | gpu:0 | gpu:0,1 | cpu:0,1")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=int, help="stop after so many steps")
-    length.add_argument("--epochs", type=int, help="stop after so many epochs")
+    length.add_argument("--steps", type=positive, help="stop after so many steps")
+    length.add_argument("--epochs", type=positive, help="stop after so many epochs")
     parser.add_argument("--no-augment", action="store_true", help="only resize the images")
     start = parser.add_mutually_exclusive_group()
     start.add_argument(

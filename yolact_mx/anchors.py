@@ -69,3 +69,23 @@ def feature_sizes(image_size):
     for _ in range(7):
         sizes.append(tuple((side + 1) // 2 for side in sizes[-1]))
     return sizes[3:]
+
+
+def input_sizes(config, image_size=None):
+    """Sizes that follow from the network input: (H, W), [P3..P7], prototypes; (rows, columns)."""
+    image_size = image_size or (config.input.size, config.input.size)
+    levels = feature_sizes(image_size)
+    return image_size, levels, tuple(2 * side for side in levels[0])
+
+
+def build_anchors(config, image_size=None):
+    """(N, 4) anchors cx, cy, w, h of a configuration for its input size (or another one)."""
+    image_size, levels, _ = input_sizes(config, image_size)
+    return make_anchors(
+        levels,
+        image_size,
+        config.anchors.scales,
+        config.anchors.ratios,
+        config.anchors.square,
+        scale_to=config.input.size if config.reference_compatible else None,
+    )

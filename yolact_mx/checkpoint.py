@@ -98,7 +98,7 @@ def read_state(checkpoint):
 def restore(checkpoint, net, trainer, ctx):
     """Load a checkpoint into a network and its trainer; returns its state."""
     state = read_state(checkpoint)
-    net.load_parameters(str(Path(checkpoint) / "model.params"), ctx=ctx)
+    load_weights(net, Path(checkpoint) / "model.params", ctx)
     trainer.load_states(str(Path(checkpoint) / "trainer.states"))
     return state
 
@@ -128,7 +128,7 @@ def load_weights(net, path, ctx, partial=False):
         found = mx.nd.load(str(path))
     except (mx.MXNetError, OSError) as error:
         raise CheckpointError(
-            "weights '{}' cannot be read: {}".format(path, _first_line(error))
+            "weights '{}' cannot be read: {}".format(path, first_line(error))
         ) from None
     if not isinstance(found, dict):
         raise CheckpointError("weights '{}' hold no named parameters".format(path))
@@ -176,6 +176,7 @@ def _sync(path):
         os.fsync(file.fileno())
 
 
-def _first_line(error):
+def first_line(error):
+    """The line of an error's message that says what happened; MXNet's begin with a stack trace."""
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__

@@ -1,8 +1,17 @@
 """What several command-line tools need of their arguments."""
 
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 from .errors import ConfigError, DatasetError
+
+
+def positive(text):
+    """A whole number above 0, for argparse."""
+    value = int(text)
+    if value < 1:
+        raise ArgumentTypeError("expected a whole number above 0, found {}".format(text))
+    return value
 
 
 def contexts(text):

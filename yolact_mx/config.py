@@ -108,7 +108,8 @@ class TrainConfig:
     batch_size: int = 8
     steps: int = 800000
     lr: float = 1e-3
-    momentum: float = 0.9
+    optimizer: str = "sgd"  # sgd (with momentum, as in the paper) | adam (from scratch, quickly)
+    momentum: float = 0.9  # of sgd
     weight_decay: float = 5e-4
     warmup_lr: float = 1e-4
     warmup_steps: int = 500
@@ -162,6 +163,7 @@ CHOICES = {
     "model.protonet.conv": ("plain", "dynamic"),
     "model.head.conv": ("plain", "dynamic"),
     "train.freeze_bn": ("yes", "no", "auto"),
+    "train.optimizer": ("sgd", "adam"),
     "detect.nms": ("fast", "cross_class", "greedy"),
 }
 POSITIVE = (

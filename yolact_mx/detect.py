@@ -11,6 +11,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock
 
 from . import boxes as box_ops
+from .anchors import build_anchors, input_sizes
 from .nn.select import gather_rows
 
 _GREEDY_CANDIDATES = 4096
@@ -286,8 +287,6 @@ def to_image_size(detections, width, height, score_threshold=0.0):
 
 def build_detector(config, net, num_classes):
     """The inference graph of a configuration around its network, for its input size."""
-    from .models.yolact import build_anchors, input_sizes
-
     image_size, _, _ = input_sizes(config)
     detect = Detect(build_anchors(config), num_classes, image_size, config.detect, net.mask_iou)
     # no prefix: the exported outputs are called what they are

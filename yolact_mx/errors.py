@@ -21,7 +21,7 @@ class CheckpointError(UserError):
 
 
 def run_tool(main, argv=None):
-    """Run a tool's ``main(argv)``; a :class:`UserError` becomes one line and exit code 2."""
+    """Run a tool's ``main(argv)``; a UserError or OSError becomes one line and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a name that the terminal cannot print is no error
             stream.reconfigure(errors="backslashreplace")
@@ -30,6 +30,10 @@ def run_tool(main, argv=None):
         code = main(argv)
     except UserError as error:
         print("error: {}".format(error), file=sys.stderr)
+        code = 2
+    except OSError as error:  # a folder that is a file, no permission, a full disk
+        name = error.filename if error.filename is None else "'{}': ".format(error.filename)
+        print("error: {}{}".format(name or "", error.strerror or error), file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

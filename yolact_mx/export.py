@@ -68,7 +68,8 @@ def export_network(config, weights, prefix, native_dcn=True):
             encoding="utf-8",
         )
         exported = load_exported(str(path) + "-symbol.json", mx.cpu()).graph(images)
-        worst = max(float(np.abs(a.asnumpy() - b.asnumpy()).max()) for a, b in zip(live, exported))
+        # NumPy's maximum is NaN when any is, Python's is not
+        worst = np.max([np.abs(a.asnumpy() - b.asnumpy()).max() for a, b in zip(live, exported)])
         if not worst <= _TOLERANCE:
             raise CheckpointError(
                 "the exported graph differs from the network by {:.3g}, expected at "
@@ -76,7 +77,7 @@ def export_network(config, weights, prefix, native_dcn=True):
             )
         for suffix in ("-symbol.json", "-0000.params", ".json"):
             Path(str(path) + suffix).replace(str(prefix) + suffix)
-    return worst
+    return float(worst)
 
 
 def _description(config, classes, outputs):

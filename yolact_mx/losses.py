@@ -13,6 +13,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock
 
 from . import boxes as box_ops
+from .anchors import build_anchors, input_sizes
 from .nn.select import gather_rows, select_positives
 
 UNKNOWN = 255  # value of ground-truth mask pixels about which nothing is known
@@ -161,7 +162,7 @@ class YolactLoss(HybridBlock):
         return mask_loss, self._mask_iou(F, F.sigmoid(logits) * crop, targets, labels, valid)
 
     def _mask_iou(self, F, probs, targets, labels, valid):
-        """Smooth L1 of the predicted mask IoU.  Its gradient reaches ``probs``, as in the reference."""
+        """Smooth L1 of the predicted mask IoU; its gradient reaches ``probs`` (so in the reference)."""
         iou, area = mask_iou_targets(F, probs, targets)
         predicted = self.mask_iou(F.expand_dims(F.reshape(probs, (-3, 0, 0)), axis=1))
         predicted = F.pick(predicted, F.reshape(labels, (-1,)), axis=-1)  # (B * K,)
@@ -248,8 +249,6 @@ class TrainStep(HybridBlock):
 
 def build_loss(config, net, num_classes):
     """The loss of a configuration for its network."""
-    from .models.yolact import build_anchors, input_sizes
-
     _, _, proto_size = input_sizes(config)
     return YolactLoss(
         build_anchors(config),

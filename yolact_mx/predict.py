@@ -8,7 +8,7 @@ import cv2
 import mxnet as mx
 import numpy as np
 
-from .checkpoint import latest_checkpoint, load_weights
+from .checkpoint import first_line, latest_checkpoint, load_weights
 from .config import load_config
 from .data.images import read_image
 from .data.transforms import resize_image
@@ -138,22 +138,26 @@ def load_exported(symbol_file, ctx):
             raise CheckpointError(
                 "exported network '{}': {} is missing".format(symbol_file, needed)
             )
-    info = json.loads(info.read_text(encoding="utf-8"))
-    block = mx.gluon.SymbolBlock.imports(
-        str(symbol_file), [info["input"]["name"]], str(params), ctx
-    )
-    # outputs can come back in another order than they were exported in
-    order = _output_order(symbol_file)
+    try:
+        info = json.loads(info.read_text(encoding="utf-8"))
+        inputs, classes, size = [info["input"]["name"]], info["classes"], info["input"]["size"]
+        block = mx.gluon.SymbolBlock.imports(str(symbol_file), inputs, str(params), ctx)
+        # outputs can come back in another order than they were exported in
+        order = _output_order(symbol_file)
+    except (mx.MXNetError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise CheckpointError(
+            "exported network '{}' cannot be read: {}".format(symbol_file, first_line(error))
+        ) from None
 
     def graph(images):
         outputs = block(images)
         return [outputs[i] for i in order]
 
-    return Predictor(graph, info["classes"], info["input"]["size"], ctx)
+    return Predictor(graph, classes, size, ctx)
 
 
 def find_pictures(paths):
-    """Image files among ``paths``; of a folder all its pictures, sorted by name."""
+    """Image files among ``paths``, each once; of a folder all its pictures, sorted by name."""
     files = []
     for path in map(Path, paths):
         if path.is_dir():
@@ -167,18 +171,19 @@ def find_pictures(paths):
             files.append(path)
         else:
             raise DatasetError("picture '{}' does not exist".format(path))
-    return files
+    return list(dict.fromkeys(files))
 
 
 def predict_files(predictor, files, out_dir, threshold=0.3, top_k=100, scale=1):
     """Draw what is found in each picture into ``out_dir`` (PNG, same name).
 
     Yields (path, records): COCO-like dicts of file, class name, xywh box in pixels, score and RLE
-    mask, best first; or (path, DatasetError) for a picture that cannot be read.
+    mask, best first; or (path, DatasetError) for a picture that cannot be read.  Raises
+    DatasetError before the first picture when a drawing would replace a picture or another drawing.
     """
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
-    for path in files:
+    for path, target in _targets(files, out_dir).items():
         try:
             image = read_image(path)
         except DatasetError as error:
@@ -186,10 +191,24 @@ def predict_files(predictor, files, out_dir, threshold=0.3, top_k=100, scale=1):
             continue
         found = to_image_size(predictor([image])[0], image.shape[1], image.shape[0])
         drawn = draw_detections(image, found, predictor.classes, threshold, top_k, scale=scale)
-        target = out_dir / (path.stem + ".png")
         if not cv2.imwrite(str(target), drawn):
             raise DatasetError("'{}' cannot be written".format(target))
         yield path, _records(path, found, predictor.classes, threshold, top_k)
+
+
+def _targets(files, out_dir):
+    targets = {path: out_dir / (path.stem + ".png") for path in files}
+    taken = {path.resolve(): "" for path in files}
+    for path, target in targets.items():
+        place = target.resolve()
+        if place in taken:
+            raise DatasetError(
+                "the drawing of '{}' would overwrite '{}'{}; expected another --out".format(
+                    path, target, taken[place]
+                )
+            )
+        taken[place] = ", that of '{}'".format(path)
+    return targets
 
 
 def _records(path, found, classes, threshold, top_k):

@@ -13,14 +13,22 @@ import mxnet as mx
 from mxnet import autograd, gluon
 from tqdm import tqdm
 
-from .checkpoint import latest_checkpoint, load_weights, restore, save_checkpoint, save_weights
+from .anchors import build_anchors, input_sizes
+from .checkpoint import (
+    latest_checkpoint,
+    load_weights,
+    read_state,
+    restore,
+    save_checkpoint,
+    save_weights,
+)
 from .config import save_config
 from .data.loader import build_loader
 from .data.samples import EpochBatches, TrainingSamples
 from .errors import CheckpointError, UserError
 from .evaluate import CocoEvaluator
 from .losses import TrainStep, build_loss
-from .models.yolact import build_anchors, build_yolact, input_sizes
+from .models import build_yolact
 from .nn.dynamic_conv import set_temperature, temperature_at
 from .predict import predictor_of
 from .schedule import build_schedule, lr_at
@@ -77,14 +85,13 @@ class Trainer:
         self.terms = loss.terms
         self.graph = TrainStep(self.net, loss)
         self.graph.hybridize(static_alloc=True)
+        options = {"learning_rate": settings.lr, "wd": settings.weight_decay}
+        if settings.optimizer == "sgd":
+            options["momentum"] = settings.momentum
         self.updater = gluon.Trainer(
             self.net.collect_params(),
-            "sgd",
-            {
-                "learning_rate": settings.lr,
-                "momentum": settings.momentum,
-                "wd": settings.weight_decay,
-            },
+            settings.optimizer,
+            options,
             kvstore="device" if len(contexts) > 1 else None,
             update_on_kvstore=False,
         )
@@ -94,9 +101,9 @@ class Trainer:
         )
         self.step, self.best = 0, None
         # built now, so that a validation set without objects is found before the first step
-        self.evaluator = val_set and CocoEvaluator(
-            val_set.coco_ground_truth(), val_set.category_ids
-        )
+        self.evaluator = None
+        if val_set is not None:
+            self.evaluator = CocoEvaluator(val_set.coco_ground_truth(), val_set.category_ids)
 
     def load_pretrained(self, path):
         """Start from any parameters: what fits is loaded, the rest is listed and stays new."""
@@ -111,25 +118,31 @@ class Trainer:
         checkpoint = latest_checkpoint(self.out_dir / "checkpoints")
         if checkpoint is None:
             raise CheckpointError("'{}' has no checkpoint to resume from".format(self.out_dir))
-        state = restore(checkpoint, self.net, self.updater, self.contexts)
+        state = read_state(checkpoint)
         if state["classes"] != list(self.config.classes):
             raise CheckpointError(
                 "checkpoint {} was trained for classes {}, the data set has {}".format(
                     checkpoint, state["classes"], list(self.config.classes)
                 )
             )
-        self.step, self.best = state["step"], state["best"]
-        if self.step >= self.steps:
+        if state["step"] >= self.steps:
             raise CheckpointError(
                 "checkpoint {} is at step {}: the run of {} steps is finished; "
                 "--pretrained starts a new one from its weights".format(
-                    checkpoint, self.step, self.steps
+                    checkpoint, state["step"], self.steps
                 )
             )
+        restore(checkpoint, self.net, self.updater, self.contexts)
+        self.step, self.best = state["step"], state["best"]
         logger.info("resumed from %s", checkpoint)
 
     def fit(self):
         """Train to the end, or to Ctrl-C, which saves first; returns the last metrics (or None)."""
+        if not self.step and latest_checkpoint(self.out_dir / "checkpoints"):
+            raise CheckpointError(
+                "'{}' holds an earlier run: --resume continues it, another --out starts a new "
+                "one".format(self.out_dir)
+            )
         self.out_dir.mkdir(parents=True, exist_ok=True)
         save_config(self.config, self.out_dir / "config.yml")
         settings = self.config.train
@@ -145,18 +158,24 @@ class Trainer:
                     set_temperature(self.net, temperature_at(self.step, annealed))
                 log.add(self._step(batch), batch["image_ids"])
                 last = self.step == self.steps or stopper.asked
-                if self.step % settings.checkpoint_every == 0 or last:
-                    log.flush()  # raises on a bad loss before it is saved
+                save = last or self.step % settings.checkpoint_every == 0
+                validate = last or validate_every and self.step % validate_every == 0
+                if save or validate:
+                    log.flush()  # raises on a bad loss before anything is written
+                    self._require_finite_weights()
+                if save:
                     self._save()
                 if stopper.asked:
                     raise KeyboardInterrupt
-                if self.evaluator and (last or validate_every and self.step % validate_every == 0):
+                if validate and self.evaluator:
                     metrics = self.validate()
                     log.validation(metrics)
         return metrics
 
     def _step(self, batch):
         """One update; returns lr and the loss terms, still being computed."""
+        # random choices within the graph depend on the step alone, also after a resume
+        mx.random.seed(self.config.train.seed + self.step)
         lr = lr_at(self.step, self.schedule)
         self.updater.set_learning_rate(lr)
         totals = mx.nd.array([batch["num_positives"], len(batch["image_ids"])])
@@ -187,6 +206,14 @@ class Trainer:
             self.best = score
             save_weights(self.net, self.out_dir / "best.params")
         return metrics
+
+    def _require_finite_weights(self):
+        """The loss of a step is that of the weights before it: an update can spoil them."""
+        weights = [p.data(self.contexts[0]) for p in self.net.collect_params().values()]
+        if not mx.nd.multi_all_finite(*weights, num_arrays=len(weights)).asscalar():
+            raise NonFiniteLoss(
+                "weights are not finite after step {}; expected a lower train.lr".format(self.step)
+            )
 
     def _save(self):
         save_checkpoint(

@@ -1,5 +1,5 @@
 """The network and its parts; :func:`build_yolact` makes one from a configuration."""
-
-from .yolact import Predictions, Yolact, build_anchors, build_yolact
+from ..anchors import build_anchors
+from .yolact import Predictions, Yolact, build_yolact
 
 __all__ = ["Predictions", "Yolact", "build_anchors", "build_yolact"]

@@ -10,7 +10,7 @@ from collections import namedtuple
 import mxnet as mx
 from mxnet.gluon import HybridBlock
 
-from ..anchors import feature_sizes, make_anchors
+from ..anchors import input_sizes
 from ..errors import ConfigError
 from .backbone import build_backbone, load_backbone
 from .fpn import FPN
@@ -119,26 +119,6 @@ def initialize(net, contexts):
         warnings.simplefilter("ignore")  # GluonCV registers some parameters twice
         net.initialize(mx.init.Xavier(), ctx=contexts)
     net(mx.nd.zeros((1, 3, 64, 64), ctx=contexts[0]))
-
-
-def input_sizes(config, image_size=None):
-    """Sizes that follow from the network input: (H, W), [P3..P7], prototypes; (rows, columns)."""
-    image_size = image_size or (config.input.size, config.input.size)
-    levels = feature_sizes(image_size)
-    return image_size, levels, tuple(2 * side for side in levels[0])
-
-
-def build_anchors(config, image_size=None):
-    """(N, 4) anchors cx, cy, w, h of a configuration for its input size (or another one)."""
-    image_size, levels, _ = input_sizes(config, image_size)
-    return make_anchors(
-        levels,
-        image_size,
-        config.anchors.scales,
-        config.anchors.ratios,
-        config.anchors.square,
-        scale_to=config.input.size if config.reference_compatible else None,
-    )
 
 
 def check_input(config):

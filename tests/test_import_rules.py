@@ -1,0 +1,50 @@
+"""Imports within the package go in one direction (CONTRIBUTING.md)."""
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "yolact_mx"
+
+LEAVES = {"errors"}
+# What a file (or all files of a folder) may import, beside errors and its own folder
+ALLOWED = {
+    "config": set(), "errors": set(), "runtime": set(), "boxes": set(), "schedule": set(),
+    "rle": set(), "class_names": set(), "nn": set(),
+    "anchors": set(), "targets": {"boxes"},
+    "models": {"nn", "anchors", "config"},
+    "losses": {"boxes", "nn", "anchors"}, "detect": {"boxes", "nn", "anchors"},
+    "data": {"boxes", "targets", "rle"},
+    "coco_files": {"rle"}, "evaluate": {"coco_files", "detect", "rle"}, "reference_map": {"rle"},
+    "visualize": {"data"}, "report_figures": set(), "error_analysis": {"boxes", "rle"},
+    "eval_report": {"data", "detect", "error_analysis", "evaluate", "report_figures", "visualize"},
+    "checkpoint": set(), "convert": {"checkpoint", "models", "config"},
+    "predict": {"checkpoint", "config", "data", "detect", "evaluate", "models", "visualize"},
+    "export": {"checkpoint", "detect", "models", "predict", "__version__"},
+    "model_zoo": {"checkpoint", "class_names", "config", "models", "detect"},
+    "trainer": {"anchors", "checkpoint", "config", "data", "evaluate", "losses", "models", "nn",
+                "predict", "schedule"},
+    "cli": set(), "__init__": {"runtime", "model_zoo"},
+}
+
+
+def imported(path):
+    """Top-level modules of the package that a file imports, also inside functions."""
+    folder = path.relative_to(PACKAGE).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            parts = list(folder[:len(folder) - (node.level - 1)]) + (node.module or "").split(".")
+            parts = [part for part in parts if part]
+            yield from [parts[0]] if parts else [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("yolact_mx."):
+            yield node.module.split(".")[1]
+        assert not (isinstance(node, ast.Import) and any(
+            alias.name.split(".")[0] == "tools" for alias in node.names)), path
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
+def test_imports(path):
+    part = path.relative_to(PACKAGE).parts[0].replace(".py", "")
+    assert part in ALLOWED, "say in ALLOWED what {} may import".format(part)
+    extra = set(imported(path)) - ALLOWED[part] - LEAVES - {part}
+    assert not extra, "{} imports {}".format(path.name, sorted(extra))
