@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from coco_builder import tiny_dataset
-from tiny_run import write_config
+from tiny import write_config
 
 from yolact_mx.config import load_config
 from yolact_mx.data.coco import CocoDataset

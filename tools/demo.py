@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from yolact_mx.cli import positive  # noqa: E402
 from yolact_mx.errors import run_tool  # noqa: E402
 
-TRAIN_IMAGES, VAL_IMAGES, UNSEEN_IMAGES = 2400, 200, 12
+TRAIN_IMAGES, VAL_IMAGES, UNSEEN_IMAGES = 4000, 200, 12
 
 
 def main(argv=None):

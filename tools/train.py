@@ -66,10 +66,11 @@ def main(argv=None):
     train_set = CocoDataset(
         *train, classes=config.classes or None, keep_empty=config.train.keep_empty
     )
-    for line in train_set.report.summary():
-        logging.info(line)
     require_trainable(train_set)
     val_set = CocoDataset(*val, classes=train_set.classes) if val else None
+    for name, data in (("training", train_set), ("validation", val_set)):
+        for line in data.report.summary() if data else ():
+            logging.info("%s: %s", name, line)
     config.classes = list(train_set.classes)
     steps = args.steps or (
         args.epochs and args.epochs * (len(train_set) // config.train.batch_size)

@@ -162,7 +162,7 @@ class YolactLoss(HybridBlock):
         return mask_loss, self._mask_iou(F, F.sigmoid(logits) * crop, targets, labels, valid)
 
     def _mask_iou(self, F, probs, targets, labels, valid):
-        """Smooth L1 of the predicted mask IoU; its gradient reaches ``probs`` (so in the reference)."""
+        """Smooth L1 of the predicted mask IoU.  ``probs`` get its gradient, as in the reference."""
         iou, area = mask_iou_targets(F, probs, targets)
         predicted = self.mask_iou(F.expand_dims(F.reshape(probs, (-3, 0, 0)), axis=1))
         predicted = F.pick(predicted, F.reshape(labels, (-1,)), axis=-1)  # (B * K,)

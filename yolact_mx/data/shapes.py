@@ -16,8 +16,8 @@ from ..errors import DatasetError
 from .transforms import sample_rng
 
 CLASSES = ("circle", "square", "triangle", "star", "ring")
-MIN_VISIBLE = 0.55  # share of an object's pixels in the image that later ones leave uncovered
-SIZES = (0.2, 0.6)  # diameter of the circle around an object, share of the image's side
+MIN_VISIBLE = 0.6  # share of an object's pixels in the image that later ones leave uncovered
+SIZES = (0.22, 0.6)  # diameter of the circle around an object, share of the image's side
 CROWD_SIZES = (0.05, 0.08)
 CROWD_RATE = 0.12  # share of the images that have a crowd
 
@@ -83,7 +83,7 @@ def draw_scene(rng, size):
     image = _background(rng, size)
     owner = np.zeros((size, size), np.int64)  # 0: background, k + 1: object k
     labels, crowds, areas = [], [], []
-    plan = [False] * rng.randint(2, 7)
+    plan = [False] * rng.randint(2, 6)
     if rng.uniform() < CROWD_RATE:
         plan.insert(0, True)
     for crowd in plan:
@@ -197,10 +197,11 @@ def _paint(rng, image, alpha):
 def _background(rng, size):
     """(3, size, size) float32: a muted texture with lines and specks that belong to no class."""
     colours = [_colour(rng, saturation=(0.0, 0.45), value=(0.25, 0.9)) for _ in range(3)]
-    image = _blend(_blend(colours[0], colours[1], _pattern(rng, size)), colours[2],
+    contrast = rng.uniform(0.1, 0.7)  # of the pattern
+    image = _blend(_blend(colours[0], colours[1], contrast * _pattern(rng, size)), colours[2],
                    0.6 * _noise(rng, size, 4))
     clutter = np.ascontiguousarray(image.transpose(1, 2, 0))
-    for _ in range(rng.randint(4, 12)):
+    for _ in range(rng.randint(2, 8)):
         colour = _clutter_colour(rng)
         path = rng.uniform(-0.2, 1.2, 2) * size + np.cumsum(rng.normal(0, 0.12 * size, (6, 2)), 0)
         cv2.polylines(clutter, [path.astype(np.int32)], False, colour, rng.randint(1, 3))

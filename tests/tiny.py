@@ -1,12 +1,8 @@
-"""One tiny training run for the tests of everything that needs trained weights.
-
-A test file shares it by ``pytest_plugins = ("tiny_run",)`` and the fixture ``tiny_run``.
-"""
+"""A tiny configuration, its data, and the tools in this process; fixtures: tiny_fixtures.py."""
 import importlib
 import json
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from coco_builder import tiny_dataset
@@ -15,7 +11,6 @@ from yolact_mx.errors import run_tool
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = ["square", "unused", "disc", "bar"]  # in the order of their ids 0, 3, 7, 90
-STEPS = 3
 # A YOLACT++ with every part, as small as it can be: DCNv2, mask re-scoring, five losses
 CONFIG = """
 base: yolact_plus_resnet50
@@ -39,15 +34,6 @@ train:
   checkpoint_every: 2
   log_every: 1
 """
-
-
-class TinyRun(NamedTuple):
-    """Where things are: data (as ``--data`` takes it), configuration file, run folder, output."""
-
-    data: Path
-    config: Path
-    folder: Path
-    out: str
 
 
 def write_config(folder):
@@ -75,24 +61,3 @@ def run(name, *arguments):
     with pytest.raises(SystemExit) as stop:
         run_tool(importlib.import_module(name).main, [str(argument) for argument in arguments])
     return stop.value.code
-
-
-@pytest.fixture
-def tool(capfd):
-    """``tool("eval", arguments...)`` -> (exit code, stdout, stderr)."""
-    def call(name, *arguments):
-        capfd.readouterr()
-        code = run(name, *arguments)
-        return (code, *capfd.readouterr())
-
-    return call
-
-
-@pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory):
-    """tools/train.py for three steps, with validation at the end."""
-    folder = tmp_path_factory.mktemp("tiny")
-    data, config = four_class_data(folder / "data"), write_config(folder)
-    code = run("train", config, "--data", data, "--out", folder / "run", "--steps", STEPS)
-    assert code == 0
-    return TinyRun(data, config, folder / "run")

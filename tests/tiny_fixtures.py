@@ -1,0 +1,37 @@
+"""One tiny trained network for every test that needs one: ``pytest_plugins = ("tiny_fixtures",)``."""
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tiny import four_class_data, run, write_config
+
+STEPS = 3
+
+
+class TinyRun(NamedTuple):
+    """Where things are: data (as ``--data`` takes it), configuration file, run folder."""
+
+    data: Path
+    config: Path
+    folder: Path
+
+
+@pytest.fixture
+def tool(capfd):
+    """``tool("eval", arguments...)`` -> (exit code, stdout, stderr)."""
+    def call(name, *arguments):
+        capfd.readouterr()
+        code = run(name, *arguments)
+        return (code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory):
+    """tools/train.py for three steps, with validation at the end."""
+    folder = tmp_path_factory.mktemp("tiny")
+    data, config = four_class_data(folder / "data"), write_config(folder)
+    code = run("train", config, "--data", data, "--out", folder / "run", "--steps", STEPS)
+    assert code == 0
+    return TinyRun(data, config, folder / "run")
