@@ -135,6 +135,23 @@ def reference_parameters(net, prefix=""):
             for name, parameter in net._collect_params_with_prefix().items()}
 
 
+def statistics(net):
+    """{name in the reference: running statistic}."""
+    return {name: parameter.data().asnumpy() for name, parameter
+            in reference_parameters(net).items() if "running_" in name}
+
+
+def count_values(net, counts):
+    """Fill ``counts``: values per channel that each BatchNorm averages over, by its parameter."""
+    names = {parameter: name for name, parameter in reference_parameters(net).items()}
+
+    def watch(block):
+        if isinstance(block, mx.gluon.nn.BatchNorm):
+            block.register_forward_hook(lambda block, inputs, _: counts.update(
+                {names[block.running_var]: inputs[0].size // inputs[0].shape[1]}))
+    net.apply(watch)
+
+
 def ground_truth(config, targets, masks, num_crowds):
     """The batch that the loader makes of the rule's ground truth; dict of NumPy arrays.
 

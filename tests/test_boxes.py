@@ -22,7 +22,8 @@ def test_encode_is_the_inverse_of_decode():
     boxes = np.concatenate([low, low + rng.uniform(0.1, 0.4, (1, 20, 2))], axis=2)
     anchors = np.concatenate([rng.uniform(0, 1, (1, 20, 2)), rng.uniform(0.1, 0.5, (1, 20, 2))], 2)
     deltas = box_ops.encode(mx.nd, nd(boxes), nd(anchors))
-    np.testing.assert_allclose(box_ops.decode(mx.nd, deltas, nd(anchors)).asnumpy(), boxes, atol=1e-6)
+    decoded = box_ops.decode(mx.nd, deltas, nd(anchors)).asnumpy()
+    np.testing.assert_allclose(decoded, boxes, atol=1e-6)
 
 
 def test_encode_hand_worked():
@@ -44,7 +45,8 @@ def test_pairwise_iou_agrees_with_numpy_in_a_graph():
     found = graph.eval(boxes=nd(boxes))[0].asnumpy()
     for i in range(2):
         for j in range(3):
-            np.testing.assert_allclose(found[i, j], box_ops.iou(boxes[i, j], boxes[i, j]), rtol=1e-5)
+            expected = box_ops.iou(boxes[i, j], boxes[i, j])
+            np.testing.assert_allclose(found[i, j], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("box, columns, rows", [

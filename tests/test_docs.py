@@ -35,8 +35,8 @@ def test_readme_lists_every_configuration():
 
 
 def test_configuration_keys_in_the_documentation_exist():
+    keys = r"(?<![\w./-])((?:model|train|input|detect|loss)\.[a-z_.]+)=(\S+)"
     for page in PAGES:
-        for key, value in re.findall(r"(?<![\w./-])((?:model|train|input|detect|loss)\.[a-z_.]+)=(\S+)",
-                                     page.read_text(encoding="utf-8")):
+        for key, value in re.findall(keys, page.read_text(encoding="utf-8")):
             if re.match(r"[A-Za-z0-9._/]+$", value.rstrip("`).")):
                 load_config("shapes", ["{}={}".format(key, value.rstrip("`)."))])

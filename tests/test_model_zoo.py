@@ -1,4 +1,7 @@
 """get_model: every configuration by name, with one's own classes and weights."""
+import subprocess
+import sys
+
 import mxnet as mx
 import pytest
 
@@ -9,6 +12,7 @@ from yolact_mx.detect import build_detector
 from yolact_mx.errors import CheckpointError, ConfigError
 from yolact_mx.losses import build_loss
 from yolact_mx.model_zoo import get_model
+from yolact_mx.models import build_anchors
 
 NAMES = sorted(path.stem for path in configs_dir().glob("*.yml"))
 SMALL = ("model.backbone.name=resnet18_v1b", "model.backbone.dcn_blocks=[0,0,0,0]")
@@ -23,9 +27,8 @@ def test_every_configuration(name):
     # one small network for all: what differs here are classes, anchors and the backbone's name
     net = get_model(name, classes=["cat", "dog"], pretrained_base=False, ctx=mx.cpu(),
                     overrides=SMALL)
-    anchors = net.config.anchors
-    per_cell = len(anchors.scales[0]) * len(anchors.ratios)
-    assert head(net).shape[0] == per_cell * 3
+    class_logits = net(mx.nd.zeros((1, 3, 64, 64)))[0]
+    assert class_logits.shape == (1, len(build_anchors(net.config, (64, 64))), 3)
     assert net.classes == ["cat", "dog"]
     assert net.config.name == name
 
@@ -67,6 +70,12 @@ def test_weights_of_the_backbone(tmp_path):
     stem, expected = (n.backbone.conv1.weight.data() for n in (net, first))
     assert (stem == expected).asnumpy().all()
     assert (head(net).data() != head(first).data()).asnumpy().any()
+
+
+def test_the_package_offers_it_without_importing_mxnet():
+    code = ("import sys, yolact_mx; assert 'mxnet' not in sys.modules; "
+            "assert yolact_mx.get_model.__module__ == 'yolact_mx.model_zoo'")
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=str(configs_dir().parent))
 
 
 def test_mistakes():

@@ -1,4 +1,4 @@
-"""One tiny trained network for every test that needs one: ``pytest_plugins = ("tiny_fixtures",)``."""
+"""One tiny trained network for all tests: ``pytest_plugins = ("tiny_fixtures",)``."""
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,3 +35,11 @@ def tiny_run(tmp_path_factory):
     code = run("train", config, "--data", data, "--out", folder / "run", "--steps", STEPS)
     assert code == 0
     return TinyRun(data, config, folder / "run")
+
+
+@pytest.fixture(scope="session")
+def tiny_export(tiny_run):
+    """PREFIX that tools/export.py wrote the network of ``tiny_run`` to."""
+    prefix = tiny_run.folder.parent / "exported" / "model"
+    assert run("export", tiny_run.folder, prefix) == 0
+    return prefix

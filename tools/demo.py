@@ -20,9 +20,20 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from yolact_mx.cli import positive  # noqa: E402
-from yolact_mx.errors import run_tool  # noqa: E402
+from yolact_mx.errors import UserError, run_tool  # noqa: E402
 
 TRAIN_IMAGES, VAL_IMAGES, UNSEEN_IMAGES = 4000, 200, 12
+
+
+def start_afresh(out):
+    """Remove an earlier demo; refuse a folder that holds anything else."""
+    mark = out / ".demo"
+    if mark.is_file():
+        shutil.rmtree(str(out))
+    elif out.exists() and any(out.iterdir()):
+        raise UserError("--out {}: expected a new folder or an earlier demo's".format(out))
+    out.mkdir(parents=True, exist_ok=True)
+    mark.touch()
 
 
 def main(argv=None):
@@ -45,6 +56,7 @@ def main(argv=None):
     from yolact_mx.visualize import contact_sheet, plot_history
 
     config, out = load_config("shapes"), Path(args.out)
+    start_afresh(out)
     side = config.input.size
     print("1/5 data: generated shapes, {}x{} pixels".format(side, side))
     make_shapes(out / "data", TRAIN_IMAGES, VAL_IMAGES, side, seed=0)

@@ -291,7 +291,7 @@ def build_detector(config, net, num_classes):
     detect = Detect(build_anchors(config), num_classes, image_size, config.detect, net.mask_iou)
     # no prefix: the exported outputs are called what they are
     detector = Detector(net, detect, config.input.mean, config.input.std, prefix="")
-    detector.collect_params(".*(anchors|mean|std)$").initialize(ctx=_contexts(net))
+    detector.collect_params(".*(anchors|(?<!running_)mean|std)$").initialize(ctx=_contexts(net))
     return detector
 
 

@@ -89,11 +89,6 @@ def load_predictor(source, ctx=None, config=None, overrides=()):
         For example ``detect.nms=greedy``; not for exported graphs, which are fixed.
     """
     source, ctx = Path(source), ctx or mx.cpu()
-    if not source.exists():
-        raise CheckpointError(
-            "'{}' does not exist: expected a run folder, a .params file or a "
-            "NAME-symbol.json".format(source)
-        )
     if source.name.endswith("-symbol.json"):
         if overrides or config:
             raise ConfigError(
@@ -133,7 +128,7 @@ def load_exported(symbol_file, ctx):
     symbol_file = Path(symbol_file)
     name = str(symbol_file)[: -len("-symbol.json")]
     params, info = Path(name + "-0000.params"), Path(name + ".json")
-    for needed in (params, info):
+    for needed in (symbol_file, params, info):
         if not needed.is_file():
             raise CheckpointError(
                 "exported network '{}': {} is missing".format(symbol_file, needed)
@@ -234,6 +229,11 @@ def _output_order(symbol_file):
 
 
 def _weights_of(source):
+    if not source.exists():
+        raise CheckpointError(
+            "'{}' does not exist: expected a run folder, a .params file or a "
+            "NAME-symbol.json".format(source)
+        )
     if source.is_file():
         return source
     if (source / "best.params").is_file():
@@ -247,6 +247,9 @@ def _weights_of(source):
 
 
 def _config_of(weights):
+    beside = Path(weights).with_suffix(".yml")  # of tools/convert_weights.py
+    if beside.is_file():
+        return beside
     for folder in list(Path(weights).resolve().parents)[:3]:
         if (folder / "config.yml").is_file():
             return folder / "config.yml"

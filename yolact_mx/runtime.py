@@ -55,7 +55,7 @@ def _check_opencv():
         raise ImportError(
             "OpenCV cannot load a system library ({}). Either install it (Debian/Ubuntu: "
             "apt-get install libgl1 libglib2.0-0) or use the build that needs none: "
-            "pip uninstall -y opencv-python && pip install 'opencv-python-headless<4.12'".format(error)
+            "pip uninstall -y opencv-python; pip install opencv-python-headless".format(error)
         ) from error
     # Loader workers and MXNet share the cores; OpenCV's own pool would oversubscribe them.
     cv2.setNumThreads(1)

@@ -143,12 +143,12 @@ class Trainer:
                 "'{}' holds an earlier run: --resume continues it, another --out starts a new "
                 "one".format(self.out_dir)
             )
-        self.out_dir.mkdir(parents=True, exist_ok=True)
-        save_config(self.config, self.out_dir / "config.yml")
         settings = self.config.train
         batches = EpochBatches(
             len(self.samples), settings.batch_size, settings.seed, self.step, self.steps
         )
+        self.out_dir.mkdir(parents=True, exist_ok=True)
+        save_config(self.config, self.out_dir / "config.yml")
         validate_every = settings.validate_every * batches.steps_per_epoch
         annealed = settings.temperature_epochs * batches.steps_per_epoch
         metrics = None
@@ -208,11 +208,14 @@ class Trainer:
         return metrics
 
     def _require_finite_weights(self):
-        """The loss of a step is that of the weights before it: an update can spoil them."""
+        """The loss does not always tell: ReLU makes 0 of NaN, so spoilt weights can look well."""
         weights = [p.data(self.contexts[0]) for p in self.net.collect_params().values()]
-        if not mx.nd.multi_all_finite(*weights, num_arrays=len(weights)).asscalar():
+        # one array each: multi_all_finite writes past its end from 200 arrays on
+        finite = mx.nd.concat(*[mx.nd.all_finite(weight) for weight in weights], dim=0)
+        if not finite.min().asscalar():
             raise NonFiniteLoss(
-                "weights are not finite after step {}; expected a lower train.lr".format(self.step)
+                "weights are not finite after step {} (train.lr too high?); the checkpoints "
+                "before it are good".format(self.step)
             )
 
     def _save(self):

@@ -17,7 +17,7 @@ from .transforms import sample_rng
 
 CLASSES = ("circle", "square", "triangle", "star", "ring")
 MIN_VISIBLE = 0.6  # share of an object's pixels in the image that later ones leave uncovered
-SIZES = (0.22, 0.6)  # diameter of the circle around an object, share of the image's side
+SIZES = (0.28, 0.7)  # diameter of the circle around an object, share of the image's side
 CROWD_SIZES = (0.05, 0.08)
 CROWD_RATE = 0.12  # share of the images that have a crowd
 
@@ -83,7 +83,7 @@ def draw_scene(rng, size):
     image = _background(rng, size)
     owner = np.zeros((size, size), np.int64)  # 0: background, k + 1: object k
     labels, crowds, areas = [], [], []
-    plan = [False] * rng.randint(2, 6)
+    plan = [False] * rng.randint(2, 5)
     if rng.uniform() < CROWD_RATE:
         plan.insert(0, True)
     for crowd in plan:

@@ -2,7 +2,7 @@
 
 from mxnet.gluon import HybridBlock, nn
 
-from .layers import conv, resize_like
+from .layers import conv
 
 
 class Protonet(HybridBlock):
@@ -20,8 +20,5 @@ class Protonet(HybridBlock):
 
     def hybrid_forward(self, F, p3):
         x = self.before(p3)
-        # BilinearResize2D has no factor for odd sizes; one doubled channel tells it the size
-        doubled = F.UpSampling(
-            F.slice_axis(x, axis=1, begin=0, end=1), scale=2, sample_type="nearest"
-        )
-        return self.after(resize_like(F, x, doubled))
+        x = F.contrib.BilinearResize2D(x, scale_height=2, scale_width=2, align_corners=False)
+        return self.after(x)
