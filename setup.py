@@ -5,7 +5,8 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).resolve().parent
-VERSION = re.search('__version__ = "(.+)"', (HERE / "yolact_mx" / "__init__.py").read_text()).group(1)
+INIT = (HERE / "yolact_mx" / "__init__.py").read_text(encoding="utf-8")
+VERSION = re.search('__version__ = "(.+)"', INIT).group(1)
 
 setup(
     name="yolact_mx",

@@ -20,6 +20,10 @@ class CheckpointError(UserError):
     """Weights or a checkpoint that are damaged or belong to another network."""
 
 
+class NonFiniteLoss(UserError):
+    """A loss that is NaN or infinite; training stops, the checkpoints before it are good."""
+
+
 def run_tool(main, argv=None):
     """Run a tool's ``main(argv)``; a UserError or OSError becomes one line and exit code 2."""
     for stream in (sys.stdout, sys.stderr):

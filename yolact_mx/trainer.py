@@ -1,12 +1,8 @@
 """The training loop, in the open: batches, one static graph, one update, a log, checkpoints."""
 
-import json
 import logging
-import math
 import signal
-import time
 import warnings
-from collections import deque
 from pathlib import Path
 
 import mxnet as mx
@@ -25,22 +21,19 @@ from .checkpoint import (
 from .config import save_config
 from .data.loader import build_loader
 from .data.samples import EpochBatches, TrainingSamples
-from .errors import CheckpointError, UserError
+from .errors import CheckpointError, DatasetError, NonFiniteLoss, UserError
 from .evaluate import CocoEvaluator
 from .losses import TrainStep, build_loss
 from .models import build_yolact
 from .nn.dynamic_conv import set_temperature, temperature_at
 from .predict import predictor_of
 from .schedule import build_schedule, lr_at
+from .training_log import TrainingLog
 
 logger = logging.getLogger(__name__)
 
 _BATCH_INPUTS = ("images", "match", "gt_boxes", "gt_labels", "gt_masks", "gt_semantic")
 _FREEZE_BELOW = 6  # images per device, as in the reference
-
-
-class NonFiniteLoss(UserError):
-    """A loss that is NaN or infinite; training stops, the checkpoints before it are good."""
 
 
 class Trainer:
@@ -152,25 +145,41 @@ class Trainer:
         validate_every = settings.validate_every * batches.steps_per_epoch
         annealed = settings.temperature_epochs * batches.steps_per_epoch
         metrics = None
-        with _Stopper() as stopper, _Log(self, batches.steps_per_epoch) as log:
-            for batch in build_loader(self.samples, batches, settings.workers):
-                if self.step <= annealed:
-                    set_temperature(self.net, temperature_at(self.step, annealed))
-                log.add(self._step(batch), batch["image_ids"])
-                last = self.step == self.steps or stopper.asked
-                save = last or self.step % settings.checkpoint_every == 0
-                validate = last or validate_every and self.step % validate_every == 0
-                if save or validate:
-                    log.flush()  # raises on a bad loss before anything is written
-                    self._require_finite_weights()
-                if save:
-                    self._save()
+        try:
+            with _Stopper() as stopper, TrainingLog(self, batches.steps_per_epoch) as log:
+                for batch in self._batches(batches, stopper):
+                    if self.step <= annealed:
+                        set_temperature(self.net, temperature_at(self.step, annealed))
+                    log.add(self._step(batch), batch["image_ids"])
+                    last = self.step == self.steps or stopper.asked
+                    save = last or self.step % settings.checkpoint_every == 0
+                    validate = last or validate_every and self.step % validate_every == 0
+                    if save or validate:
+                        log.flush()  # raises on a bad loss before anything is written
+                        self._require_finite_weights()
+                    if save:
+                        self._save()
+                    if stopper.asked:
+                        raise KeyboardInterrupt
+                    if validate and self.evaluator:
+                        metrics = self.validate()
+                        log.validation(metrics)
                 if stopper.asked:
+                    log.flush()
+                    self._save()
                     raise KeyboardInterrupt
-                if validate and self.evaluator:
-                    metrics = self.validate()
-                    log.validation(metrics)
+        finally:
+            mx.nd.waitall()  # an engine at work does not survive the end of the process
         return metrics
+
+    def _batches(self, batches, stopper):
+        """Batches of the run.  A signal to the whole process group ends the loader's processes
+        too: that is a stop, not a fault."""
+        try:
+            yield from build_loader(self.samples, batches, self.config.train.workers)
+        except DatasetError:
+            if not stopper.asked:
+                raise
 
     def _step(self, batch):
         """One update; returns lr and the loss terms, still being computed."""
@@ -230,90 +239,6 @@ class Trainer:
                 "seed": self.config.train.seed,
             },
         )
-
-
-class _Log:
-    """Progress bar and log.jsonl.  Losses are read one step late, so no step waits for them."""
-
-    def __init__(self, trainer, steps_per_epoch):
-        self._trainer, self._steps_per_epoch = trainer, steps_per_epoch
-        self._terms, self._pending = trainer.terms, deque()
-        self._sums, self._count, self._since = [0.0] * len(self._terms), 0, time.time()
-
-    def __enter__(self):
-        self._file = open(str(self._trainer.out_dir / "log.jsonl"), "a", encoding="utf-8")
-        self._bar = tqdm(
-            total=self._trainer.steps,
-            initial=self._trainer.step,
-            unit="step",
-            dynamic_ncols=True,
-            mininterval=1.0,
-        )
-        return self
-
-    def __exit__(self, *_):
-        self._bar.close()
-        self._file.close()
-
-    def add(self, result, image_ids):
-        self._pending.append((self._trainer.step, result, image_ids))
-        if len(self._pending) > 1:
-            self._read()
-
-    def flush(self):
-        while self._pending:
-            self._read()
-
-    def validation(self, metrics):
-        self._write({"step": self._trainer.step, "val": metrics})
-        self._bar.write(
-            "step {}: box AP {} mask AP {}".format(
-                self._trainer.step,
-                *("{:.3f}".format(metrics[kind]["AP"] or 0) for kind in ("bbox", "segm")),
-            )
-        )
-        self._since = time.time() if not self._count else self._since
-
-    def _read(self):
-        step, (lr, parts), image_ids = self._pending.popleft()
-        values = [float(v) for v in sum(part.as_in_context(mx.cpu()) for part in parts).asnumpy()]
-        named = dict(zip(self._terms, values))
-        if not all(math.isfinite(v) for v in values):
-            raise NonFiniteLoss(
-                "loss is not finite at step {}: {}; images {}".format(step, named, image_ids)
-            )
-        self._sums = [a + b for a, b in zip(self._sums, values)]
-        self._count += 1
-        self._bar.update()
-        settings = self._trainer.config.train
-        if step % settings.log_every == 0 or step == self._trainer.steps:
-            self._report(step, lr, settings.batch_size)
-
-    def _report(self, step, lr, batch_size):
-        means = {name: total / self._count for name, total in zip(self._terms, self._sums)}
-        means["total"] = sum(means.values())
-        speed = self._count * batch_size / max(time.time() - self._since, 1e-9)
-        self._write(
-            {
-                "step": step,
-                "epoch": (step - 1) // self._steps_per_epoch,
-                "lr": lr,
-                "loss": means,
-                "images_per_second": round(speed, 2),
-            }
-        )
-        self._bar.set_postfix_str(
-            "{} lr {:.2g} {:.1f} img/s".format(
-                " ".join("{} {:.3f}".format(name, value) for name, value in means.items()),
-                lr,
-                speed,
-            )
-        )
-        self._sums, self._count, self._since = [0.0] * len(self._terms), 0, time.time()
-
-    def _write(self, record):
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
 
 
 class _Stopper:
