@@ -77,7 +77,7 @@ def test_round_trip_continues_as_if_never_stopped(tmp_path):
     path = save(tmp_path, 3, net, trainer)
     saved = weights(net)
     again, again_trainer = build(seed=1)
-    assert restore(path, again, again_trainer, mx.cpu()) == {"step": 3, "classes": ["été", "b"]}
+    assert restore(path, again, again_trainer) == {"step": 3, "classes": ["été", "b"]}
     assert_equal(weights(again), saved)
     train(net, trainer)
     train(again, again_trainer)  # with the momentum of the first three steps
@@ -110,7 +110,7 @@ def test_saved_again_at_the_same_step(tmp_path):
     train(net, trainer)
     path = save(tmp_path, 5, net, trainer)
     again, _ = build(seed=1)
-    load_weights(again, path / "model.params", mx.cpu())
+    load_weights(again, path / "model.params")
     assert_equal(weights(again), weights(net))
 
 
@@ -175,7 +175,7 @@ def test_weights_round_trip(tmp_path):
     save_weights(net, tmp_path / "a.params")
     assert os.listdir(str(tmp_path)) == ["a.params"]
     again, _ = build(seed=1)
-    assert load_weights(again, tmp_path / "a.params", mx.cpu()) == []
+    assert load_weights(again, tmp_path / "a.params") == []
     assert_equal(weights(again), weights(net))
 
 
@@ -184,7 +184,7 @@ def test_exported_names_are_understood(tmp_path):
     mx.nd.save(str(tmp_path / "a.params"),
                {"arg:" + name: mx.nd.array(value) for name, value in weights(net).items()})
     again, _ = build(seed=1)
-    load_weights(again, tmp_path / "a.params", mx.cpu())
+    load_weights(again, tmp_path / "a.params")
     assert_equal(weights(again), weights(net))
 
 
@@ -195,7 +195,7 @@ def test_partial_loads_what_fits_and_lists_the_rest(tmp_path):
     mx.nd.save(str(tmp_path / "a.params"), dict(content, extra=mx.nd.ones(3)))
     again, _ = build(seed=1)
     before = weights(again)
-    assert load_weights(again, tmp_path / "a.params", mx.cpu(), partial=True) == [
+    assert load_weights(again, tmp_path / "a.params", partial=True) == [
         "body.bias: not in the file",
         "head.weight: expected shape (2, 3), found (5, 3)",
         "head.bias: expected shape (2,), found (5,)"]
@@ -214,7 +214,7 @@ def test_weights_that_do_not_fit_are_refused_and_change_nothing(tmp_path):
 def test_missing_parameters_are_refused_and_more_are_allowed(tmp_path):
     content = {name: mx.nd.array(value) for name, value in weights(build()[0]).items()}
     mx.nd.save(str(tmp_path / "more.params"), dict(content, semantic=mx.nd.ones(3)))
-    assert load_weights(build()[0], tmp_path / "more.params", mx.cpu()) == []
+    assert load_weights(build()[0], tmp_path / "more.params") == []
     del content["body.bias"]
     mx.nd.save(str(tmp_path / "less.params"), content)
     assert "body.bias: not in the file" in refusal(

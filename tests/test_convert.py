@@ -106,7 +106,7 @@ def test_the_figures_hold_afterwards(torch, golden, evaluate, weights_rule, tmp_
     written = load_config(target.with_suffix(".yml"))
     assert list(names_for(len(net.semantic.bias.data()))) == written.classes
     assert (written.input, written.model) == (config.input, config.model)
-    load_weights(net, target, mx.cpu())
+    load_weights(net, target)
     found = Predictions(*(out.asnumpy() for out in net(mx.nd.array(
         evaluate(figures.meta["input"])))))
     tolerance = 1e-5  # as in test_golden_forward.py

@@ -57,7 +57,7 @@ def test_equal_to_the_live_network(bent, images, tmp_path):
     weights, config = bent
     assert export.export_network(config, weights, tmp_path / "sub" / "model") < 1e-5
     net = build_yolact(config, len(CLASSES))
-    load_weights(net, weights, mx.cpu())
+    load_weights(net, weights)
     live = arrays(build_detector(config, net, len(CLASSES))(mx.nd.array(images)))
     found = by_name(tmp_path / "sub" / "model", images)
     assert (live[1] > 0).sum() > 50  # detections, so that there is something to compare

@@ -9,13 +9,12 @@ import pytest
 from coco_builder import tiny_dataset
 from tiny import write_config
 
+from yolact_mx.anchors import build_anchors, input_sizes
 from yolact_mx.config import load_config
 from yolact_mx.data.coco import CocoDataset
 from yolact_mx.data.loader import build_loader
 from yolact_mx.data.samples import EpochBatches, TrainingSamples
 from yolact_mx.errors import DatasetError
-from yolact_mx.models import build_anchors
-from yolact_mx.models.yolact import input_sizes
 
 PATIENCE = 60  # seconds; what is tested takes less than one
 

@@ -51,7 +51,7 @@ def trainer(data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def uninterrupted(trainer, tmp_path_factory):
     """(run folder, weights) of four steps of which the mask loss takes random positives."""
-    run = trainer(tmp_path_factory.mktemp("uninterrupted"), "loss.masks_to_train=3")
+    run = trainer(tmp_path_factory.mktemp("uninterrupted"), "loss.masks_to_train=1")
     assert run.fit() is None  # no validation set
     return run.out_dir, weights(run)
 
@@ -143,7 +143,7 @@ def test_batch_that_cannot_be_divided(trainer, tmp_path):
 
 def test_interrupted_and_resumed_equals_uninterrupted(trainer, uninterrupted, tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    options = ("loss.masks_to_train=3", "train.checkpoint_every=100")
+    options = ("loss.masks_to_train=1", "train.checkpoint_every=100")
     pressed = []
 
     def press_ctrl_c_once(_):

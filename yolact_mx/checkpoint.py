@@ -95,10 +95,10 @@ def read_state(checkpoint):
     return state
 
 
-def restore(checkpoint, net, trainer, ctx):
+def restore(checkpoint, net, trainer):
     """Load a checkpoint into a network and its trainer; returns its state."""
     state = read_state(checkpoint)
-    load_weights(net, Path(checkpoint) / "model.params", ctx)
+    load_weights(net, Path(checkpoint) / "model.params")
     trainer.load_states(str(Path(checkpoint) / "trainer.states"))
     return state
 
@@ -112,7 +112,7 @@ def save_weights(net, path):
     os.replace(partial, str(path))
 
 
-def load_weights(net, path, ctx, partial=False):
+def load_weights(net, path, partial=False):
     """Load a .params file.
 
     With ``partial`` whatever fits by name and shape is loaded and the rest keeps its values

@@ -51,7 +51,7 @@ def export_network(config, weights, prefix, native_dcn=True):
     prefix.parent.mkdir(parents=True, exist_ok=True)
     classes, side = list(config.classes), config.input.size
     net = build_yolact(config, len(classes), native_dcn=native_dcn)
-    load_weights(net, weights, mx.cpu())
+    load_weights(net, weights)
     detector = build_detector(config, net, len(classes))
     images = mx.nd.array(
         np.random.RandomState(0).randint(0, 256, (2, 3, side, side)), dtype="float32"

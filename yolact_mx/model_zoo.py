@@ -52,6 +52,6 @@ def get_model(name, classes=None, pretrained=None, pretrained_base=True, ctx=Non
     config.model.backbone.weights = "" if pretrained else base
     net = build_yolact(config, len(config.classes), ctx, training, freeze_bn)
     if pretrained:
-        load_weights(net, pretrained, ctx)
+        load_weights(net, pretrained)
     net.config, net.classes = config, config.classes
     return net

@@ -1,6 +1,7 @@
 """Using a trained network: from pictures to detections."""
 
 import json
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def load_predictor(source, ctx=None, config=None, overrides=()):
         return load_exported(source, ctx)
     weights, config = find_weights(source, config, overrides)
     net = build_yolact(config, len(config.classes), ctx)
-    load_weights(net, weights, ctx)
+    load_weights(net, weights)
     return predictor_of(config, net, config.classes, ctx)
 
 
@@ -136,7 +137,9 @@ def load_exported(symbol_file, ctx):
     try:
         info = json.loads(info.read_text(encoding="utf-8"))
         inputs, classes, size = [info["input"]["name"]], info["classes"], info["input"]["size"]
-        block = mx.gluon.SymbolBlock.imports(str(symbol_file), inputs, str(params), ctx)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the type of the input is decided by the first call
+            block = mx.gluon.SymbolBlock.imports(str(symbol_file), inputs, str(params), ctx)
         # outputs can come back in another order than they were exported in
         order = _output_order(symbol_file)
     except (mx.MXNetError, ValueError, KeyError, TypeError, AssertionError) as error:

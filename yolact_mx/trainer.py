@@ -100,7 +100,7 @@ class Trainer:
 
     def load_pretrained(self, path):
         """Start from any parameters: what fits is loaded, the rest is listed and stays new."""
-        skipped = load_weights(self.net, path, self.contexts, partial=True)
+        skipped = load_weights(self.net, path, partial=True)
         total = len(self.net._collect_params_with_prefix())
         logger.info("pretrained %s: %d of %d parameters loaded", path, total - len(skipped), total)
         for line in skipped:
@@ -125,7 +125,7 @@ class Trainer:
                     checkpoint, state["step"], self.steps
                 )
             )
-        restore(checkpoint, self.net, self.updater, self.contexts)
+        restore(checkpoint, self.net, self.updater)
         self.step, self.best = state["step"], state["best"]
         logger.info("resumed from %s", checkpoint)
 
@@ -164,8 +164,9 @@ class Trainer:
                     if validate and self.evaluator:
                         metrics = self.validate()
                         log.validation(metrics)
-                if stopper.asked:
+                if self.step < self.steps:  # stopped while it waited for a batch
                     log.flush()
+                    self._require_finite_weights()
                     self._save()
                     raise KeyboardInterrupt
         finally:

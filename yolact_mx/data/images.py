@@ -16,7 +16,7 @@ import os
 
 import cv2
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from ..errors import DatasetError
 
@@ -99,6 +99,7 @@ def _decode(data, flags):
 
 def _decode_with_pillow(data, path):
     """Decode what OpenCV cannot: GIF and others, and files with bytes after their end."""
+    ImageFile.LOAD_TRUNCATED_IMAGES = False  # GluonCV sets it, for the whole process
     try:
         with Image.open(io.BytesIO(data)) as picture:
             if picture.mode[0] in "IF":
