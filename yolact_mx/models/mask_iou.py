@@ -1,5 +1,4 @@
 """Mask re-scoring: a small net that predicts the IoU of a mask (YOLACT++ section 5.1)."""
-
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
@@ -9,32 +8,40 @@ from ..errors import ConfigError
 class MaskIoUNet(HybridBlock):
     """Cropped mask probabilities (n, 1, H, W) -> predicted IoU per class (n, num_classes), >= 0.
 
-    One 3x3 stride-2 convolution without padding per entry of ``channels``, a 1x1 convolution
-    to the classes, ReLU after each, global maximum.
+    One 3x3 stride-2 convolution without padding and ReLU per entry of ``channels``, a 1x1
+    convolution to the classes, global maximum, ReLU.
+
+    Parameters
+    ----------
+    num_classes : int
+    channels : sequence of int
+    straight_through : bool
+        Give the last ReLU the gradient of a line, so that a class whose prediction fell to 0
+        can rise again.  Early in a training from scratch all masks are bad, every target is
+        near 0, and without it the net dies of that.  Values are the same.
     """
 
-    def __init__(self, num_classes, channels=(8, 16, 32, 64, 128), **kwargs):
+    def __init__(
+        self, num_classes, channels=(8, 16, 32, 64, 128), straight_through=False, **kwargs
+    ):
         super().__init__(**kwargs)
+        self._straight_through = straight_through
         with self.name_scope():
             self.layers = nn.HybridSequential()
             for before, after in zip((1,) + tuple(channels), channels):
                 self.layers.add(
                     nn.Conv2D(after, 3, strides=2, in_channels=before, activation="relu")
                 )
-            # The last ReLU dies when early masks, whose IoU is 0, push a new net below 0; a
-            # prediction that starts at 0.5 lives through them.
+            alive = mx.init.Constant(0.5)
             self.layers.add(
-                nn.Conv2D(
-                    num_classes,
-                    1,
-                    in_channels=channels[-1],
-                    activation="relu",
-                    bias_initializer=mx.init.Constant(0.5),
-                )
+                nn.Conv2D(num_classes, 1, in_channels=channels[-1], bias_initializer=alive)
             )
 
     def hybrid_forward(self, F, masks):
-        return F.max(self.layers(masks), axis=(2, 3))
+        # the reference takes the maximum after the ReLU, which is the same
+        score = F.max(self.layers(masks), axis=(2, 3))
+        positive = F.relu(score)
+        return score + F.BlockGrad(positive - score) if self._straight_through else positive
 
 
 def check_depth(channels, proto_size, input_size):

@@ -105,7 +105,7 @@ def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False,
             model.head.conv,
         ),
         semantic=conv(num_classes, channels, 1, activation=None) if training else None,
-        mask_iou=MaskIoUNet(num_classes, model.mask_iou) if model.mask_iou else None,
+        mask_iou=_mask_iou(config, num_classes),
     )
     initialize(net, contexts)
     if training and model.backbone.weights:
@@ -129,6 +129,13 @@ def check_input(config):
             "key 'input.size': expected at least 64 pixels, found {}".format(config.input.size)
         )
     check_depth(config.model.mask_iou, proto_size, config.input.size)
+
+
+def _mask_iou(config, num_classes):
+    channels = config.model.mask_iou
+    if not channels:
+        return None
+    return MaskIoUNet(num_classes, channels, straight_through=not config.reference_compatible)
 
 
 def _output_channels(backbone):
