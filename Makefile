@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python tools/demo.py --out runs/demo
 
 test: $(VENV)/.test-installed
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.test-installed
 	$(BIN)/python -m pytest -m slow

@@ -35,7 +35,7 @@ setup(
         "matplotlib",
     ],
     extras_require={
-        "dev": ["pytest", "hypothesis", "ruff"],
+        "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff"],
         # Reads the PyTorch reference's weights; nothing else needs it
         "convert": ["torch>=1.13"],
         # The same COCO numbers as pycocotools, many times faster

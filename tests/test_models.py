@@ -7,6 +7,7 @@ from yolact_mx.config import configs_dir, load_config
 from yolact_mx.errors import CheckpointError, ConfigError
 from yolact_mx.models import Predictions, build_anchors, build_yolact
 from yolact_mx.models.backbone import build_backbone, load_backbone
+from yolact_mx.models.mask_iou import MaskIoUNet
 from yolact_mx.models.yolact import input_sizes
 from yolact_mx.nn import DynamicConv2D, ModulatedDeformConv2D
 
@@ -121,3 +122,18 @@ def test_wrong_backbone_weights_are_refused(tmp_path):
         load_backbone(net.backbone, tmp_path / "other.params", "resnet10_v1b", mx.cpu())
     with pytest.raises(CheckpointError, match="none.params"):
         load_backbone(net.backbone, tmp_path / "none.params", "resnet10_v1b", mx.cpu())
+
+
+@pytest.mark.parametrize("straight_through", [False, True])
+def test_a_mask_iou_prediction_that_fell_to_zero(straight_through):
+    """Its value is 0 either way; only the straight-through gradient lets it rise again."""
+    net = MaskIoUNet(2, (3,), straight_through=straight_through)
+    net.initialize(mx.init.Xavier())
+    net.layers[-1].bias.set_data(mx.nd.array([-5.0, 0.5]))
+    masks = mx.nd.random.uniform(shape=(4, 1, 9, 9))
+    with mx.autograd.record():
+        predicted = net(masks)
+        predicted.sum().backward()
+    assert (predicted[:, 0] == 0).asnumpy().all() and (predicted[:, 1] > 0).asnumpy().all()
+    dead, alive = net.layers[-1].bias.grad().asnumpy()
+    assert dead == (4 if straight_through else 0) and alive == 4
