@@ -151,7 +151,7 @@ def test_damage_is_named_and_the_one_before_offered(tmp_path, name, damage, reas
     text = refusal(latest_checkpoint, tmp_path)
     assert "checkpoint {} is damaged: {}".format(second, reason) in text
     assert "the one before it is {}".format(first) in text
-    assert refusal(restore, second, *build(), mx.cpu()) in text
+    assert refusal(restore, second, *build()) in text
     shutil.rmtree(str(second))
     assert latest_checkpoint(tmp_path) == first
 
@@ -166,7 +166,7 @@ def test_a_checkpoint_of_another_network(tmp_path):
     net, trainer = build(outputs=5)
     before = weights(net)
     assert "head.weight: expected shape (5, 3), found (2, 3)" in refusal(
-        restore, path, net, trainer, mx.cpu())
+        restore, path, net, trainer)
     assert_equal(weights(net), before)
 
 
@@ -206,7 +206,7 @@ def test_weights_that_do_not_fit_are_refused_and_change_nothing(tmp_path):
     save_weights(build(outputs=5)[0], tmp_path / "a.params")
     net, _ = build(seed=1)
     before = weights(net)
-    text = refusal(load_weights, net, tmp_path / "a.params", mx.cpu())
+    text = refusal(load_weights, net, tmp_path / "a.params")
     assert "2 of 4 parameters; head.weight: expected shape (2, 3), found (5, 3)" in text
     assert_equal(weights(net), before)
 
@@ -218,7 +218,7 @@ def test_missing_parameters_are_refused_and_more_are_allowed(tmp_path):
     del content["body.bias"]
     mx.nd.save(str(tmp_path / "less.params"), content)
     assert "body.bias: not in the file" in refusal(
-        load_weights, build()[0], tmp_path / "less.params", mx.cpu())
+        load_weights, build()[0], tmp_path / "less.params")
 
 
 def test_files_that_hold_no_weights(tmp_path):
@@ -231,5 +231,5 @@ def test_files_that_hold_no_weights(tmp_path):
     for name, reason in (("text", "cannot be read"), ("cut", "cannot be read"),
                          ("none", "No such file"), ("list", "no named parameters")):
         path = tmp_path / (name + ".params")
-        text = refusal(load_weights, net, path, mx.cpu())
+        text = refusal(load_weights, net, path)
         assert "'{}'".format(path) in text and reason in text

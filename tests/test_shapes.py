@@ -78,7 +78,7 @@ def test_scenes_are_varied(scenes):
     crowds = len(instances) - len(objects)
     assert 5 <= crowds <= 40
     sides = [max(np.ptp(np.flatnonzero(o.mask.any(k))) + 1 for k in (0, 1)) / SIZE for o in objects]
-    assert min(sides) < 0.2 and 0.45 < max(sides) < 0.65
+    assert min(sides) < 0.25 and 0.6 < max(sides) < 0.75
     kinds = [isinstance(shapes.annotate(i)["segmentation"], list) for i in instances]
     assert 0.6 < np.mean(kinds) < 0.9  # polygons
 
