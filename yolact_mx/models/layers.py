@@ -5,7 +5,15 @@ from mxnet.gluon import nn
 from ..nn.dynamic_conv import DynamicConv2D
 
 
-def conv(channels, in_channels, kernel_size=3, strides=1, activation="relu", kind="plain"):
+def conv(
+    channels,
+    in_channels,
+    kernel_size=3,
+    strides=1,
+    activation="relu",
+    kind="plain",
+    bias_initializer="zeros",
+):
     """A convolution with bias and 'same' padding; ``kind``: plain or dynamic (DynamicConv2D)."""
     layer = {"plain": nn.Conv2D, "dynamic": DynamicConv2D}[kind]
     return layer(
@@ -15,6 +23,7 @@ def conv(channels, in_channels, kernel_size=3, strides=1, activation="relu", kin
         padding=kernel_size // 2,
         in_channels=in_channels,
         activation=activation,
+        bias_initializer=bias_initializer,
     )
 
 

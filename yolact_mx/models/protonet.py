@@ -1,5 +1,6 @@
 """Protonet: the prototype masks (YOLACT section 3.2)."""
 
+import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
 from .layers import conv
@@ -16,7 +17,12 @@ class Protonet(HybridBlock):
                 self.before.add(conv(channels, channels if i else in_channels, kind=kind))
             self.after = nn.HybridSequential()
             self.after.add(conv(channels, channels, kind=kind))
-            self.after.add(conv(prototypes, channels, kernel_size=1, kind=kind))
+            # Above 0 at the start: a prototype that the first, rough updates push below 0
+            # everywhere has no gradient any more, and with all of them the masks are lost.
+            alive = mx.init.Constant(0.5)
+            self.after.add(
+                conv(prototypes, channels, kernel_size=1, kind=kind, bias_initializer=alive)
+            )
 
     def hybrid_forward(self, F, p3):
         x = self.before(p3)
