@@ -1,5 +1,4 @@
 """Training from the first step to the last, and every way in which it stops before."""
-import json
 import logging
 import math
 import os
@@ -13,39 +12,25 @@ import mxnet as mx
 import numpy as np
 import pytest
 from coco_builder import image, list_rle, square_annotation, write_coco
-from tiny import CLASSES, ROOT, four_class_data, write_config
+from tiny import (
+    CLASSES,
+    ROOT,
+    TERMS,
+    assert_close,
+    log_lines,
+    losses,
+    weights,
+    write_config,
+)
 
 from yolact_mx.checkpoint import latest_checkpoint, read_state
 from yolact_mx.config import load_config
 from yolact_mx.data.coco import CocoDataset
 from yolact_mx.data.samples import EpochBatches
 from yolact_mx.errors import CheckpointError, DatasetError, UserError
-from yolact_mx.trainer import NonFiniteLoss, Trainer
+from yolact_mx.trainer import NonFiniteLoss
 
 pytest_plugins = ("tiny_fixtures",)
-CPU = (mx.cpu(),)
-TERMS = ["class", "box", "mask", "semantic", "mask_iou"]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """(training set, validation set) with the classes CLASSES."""
-    folder = four_class_data(tmp_path_factory.mktemp("data"))
-    return [CocoDataset(folder / "instances_{}.json".format(part), folder / "images")
-            for part in ("train", "val")]
-
-
-@pytest.fixture(scope="module")
-def trainer(data, tmp_path_factory):
-    """``trainer(out, *overrides, steps=..., ...)`` -> Trainer on the training set."""
-    path = write_config(tmp_path_factory.mktemp("config"))
-
-    def build(out, *overrides, steps=4, contexts=CPU, classes=CLASSES, val_set=None):
-        config = load_config(path, overrides)
-        config.classes = list(classes)
-        return Trainer(config, data[0], val_set, out, list(contexts), steps)
-
-    return build
 
 
 @pytest.fixture(scope="module")
@@ -74,25 +59,6 @@ class Tampered:
         return sample
 
 
-def weights(run):
-    return {name: parameter.data(run.contexts[0]).asnumpy()
-            for name, parameter in run.net._collect_params_with_prefix().items()}
-
-
-def assert_close(first, second, tolerance):
-    assert first.keys() == second.keys()
-    for name in first:
-        np.testing.assert_allclose(first[name], second[name], rtol=0, atol=tolerance, err_msg=name)
-
-
-def log_lines(folder):
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
-def losses(folder):
-    return np.array([[line["loss"][term] for term in TERMS] for line in log_lines(folder)])
-
-
 def test_log(tiny_run):
     *steps, validation = log_lines(tiny_run.folder)
     assert [line["step"] for line in steps] == [1, 2, 3]
@@ -113,7 +79,8 @@ def test_run_folder(tiny_run):
     config = load_config(tiny_run.folder / "config.yml")
     assert config.classes == CLASSES and config.input.size == 64 and config.name == "tiny"
     state = read_state(latest_checkpoint(tiny_run.folder / "checkpoints"))
-    assert state == {"step": 3, "best": None, "classes": CLASSES, "seed": 0}
+    assert state == {"step": 3, "best": None, "stale": 0, "validated": 0,
+                     "classes": CLASSES, "seed": 0}
 
 
 def test_several_devices_equal_one(trainer, tmp_path):
@@ -137,7 +104,7 @@ def test_several_devices_equal_one(trainer, tmp_path):
 
 
 def test_batch_that_cannot_be_divided(trainer, tmp_path):
-    with pytest.raises(UserError, match="train.batch_size.*multiple of the 2 devices, found 3"):
+    with pytest.raises(UserError, match="train.batch_size.*multiple of 2 .devices times.*found 3"):
         trainer(tmp_path, "train.batch_size=3", contexts=(mx.cpu(0), mx.cpu(1)))
 
 

@@ -4,12 +4,14 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from coco_builder import tiny_dataset
 
 from yolact_mx.errors import run_tool
 
 ROOT = Path(__file__).resolve().parent.parent
+TERMS = ["class", "box", "mask", "semantic", "mask_iou"]
 CLASSES = ["square", "unused", "disc", "bar"]  # in the order of their ids 0, 3, 7, 90
 # A YOLACT++ with every part, as small as it can be: DCNv2, mask re-scoring, five losses
 CONFIG = """
@@ -61,3 +63,22 @@ def run(name, *arguments):
     with pytest.raises(SystemExit) as stop:
         run_tool(importlib.import_module(name).main, [str(argument) for argument in arguments])
     return stop.value.code
+
+
+def weights(run):
+    return {name: parameter.data(run.contexts[0]).asnumpy()
+            for name, parameter in run.net._collect_params_with_prefix().items()}
+
+
+def assert_close(first, second, tolerance):
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_allclose(first[name], second[name], rtol=0, atol=tolerance, err_msg=name)
+
+
+def log_lines(folder):
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def losses(folder):
+    return np.array([[line["loss"][term] for term in TERMS] for line in log_lines(folder)])

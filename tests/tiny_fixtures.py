@@ -2,10 +2,16 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import mxnet as mx
 import pytest
-from tiny import four_class_data, run, write_config
+from tiny import CLASSES, four_class_data, run, write_config
+
+from yolact_mx.config import load_config
+from yolact_mx.data.coco import CocoDataset
+from yolact_mx.trainer import Trainer
 
 STEPS = 3
+CPU = (mx.cpu(),)
 
 
 class TinyRun(NamedTuple):
@@ -43,3 +49,24 @@ def tiny_export(tiny_run):
     prefix = tiny_run.folder.parent / "exported" / "model"
     assert run("export", tiny_run.folder, prefix) == 0
     return prefix
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """(training set, validation set) with the classes CLASSES."""
+    folder = four_class_data(tmp_path_factory.mktemp("data"))
+    return [CocoDataset(folder / "instances_{}.json".format(part), folder / "images")
+            for part in ("train", "val")]
+
+
+@pytest.fixture(scope="session")
+def trainer(data, tmp_path_factory):
+    """``trainer(out, *overrides, steps=..., ...)`` -> Trainer on the training set."""
+    path = write_config(tmp_path_factory.mktemp("config"))
+
+    def build(out, *overrides, steps=4, contexts=CPU, classes=CLASSES, val_set=None):
+        config = load_config(path, overrides)
+        config.classes = list(classes)
+        return Trainer(config, data[0], val_set, out, list(contexts), steps)
+
+    return build

@@ -15,15 +15,17 @@ from .errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 
+AVERAGE = "average.params"
 _NAME = "step-{:08d}"
 _KEPT = 2  # the last checkpoint and the one before it
 
 
-def save_checkpoint(folder, net, trainer, state):
+def save_checkpoint(folder, net, trainer, state, average=None):
     """Write parameters, optimizer state and ``state`` (JSON values, with its ``step``).
 
-    A checkpoint is a folder ``step-00001000`` of ``model.params``, ``trainer.states`` and
-    ``state.json`` (with the SHA-256 of the others).  It is made under another name and renamed
+    A checkpoint is a folder ``step-00001000`` of ``model.params``, ``trainer.states``,
+    ``average.params`` (of a WeightAverage, if there is one) and ``state.json`` (with the SHA-256
+    of the others).  It is made under another name and renamed
     when complete, so an interrupted write leaves the checkpoints before it as they are.  The
     last two are kept.
     """
@@ -35,7 +37,9 @@ def save_checkpoint(folder, net, trainer, state):
     partial.mkdir()
     net.save_parameters(str(partial / "model.params"))
     trainer.save_states(str(partial / "trainer.states"))
-    sums = {name: _sha256(partial / name) for name in ("model.params", "trainer.states")}
+    if average:
+        average.save(str(partial / AVERAGE))
+    sums = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
     _write(
         partial / "state.json", json.dumps(dict(state, sha256=sums), ensure_ascii=False, indent=1)
     )
@@ -43,7 +47,7 @@ def save_checkpoint(folder, net, trainer, state):
         _sync(partial / name)
     final = folder / _NAME.format(state["step"])
     if final.exists():
-        shutil.rmtree(str(final))
+        os.replace(str(final), str(folder / ".partial-replaced"))
     os.replace(str(partial), str(final))
     for old in _checkpoints(folder)[:-_KEPT]:
         shutil.rmtree(str(old))
@@ -95,11 +99,17 @@ def read_state(checkpoint):
     return state
 
 
-def restore(checkpoint, net, trainer):
-    """Load a checkpoint into a network and its trainer; returns its state."""
+def restore(checkpoint, net, trainer, average=None):
+    """Load a checkpoint into a network and its trainer; returns its state.
+
+    ``average`` begins anew if the checkpoint has none.
+    """
+    checkpoint = Path(checkpoint)
     state = read_state(checkpoint)
-    load_weights(net, Path(checkpoint) / "model.params")
-    trainer.load_states(str(Path(checkpoint) / "trainer.states"))
+    load_weights(net, checkpoint / "model.params")
+    trainer.load_states(str(checkpoint / "trainer.states"))
+    if average and (checkpoint / AVERAGE).is_file():
+        average.load(str(checkpoint / AVERAGE))
     return state
 
 

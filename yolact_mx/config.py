@@ -111,8 +111,19 @@ class TrainConfig:
     optimizer: str = "sgd"  # sgd (with momentum, as in the paper) | adam (from scratch, quickly)
     momentum: float = 0.9  # of sgd
     weight_decay: float = 5e-4
+    # Largest norm of the gradient of all parameters together, a longer one is scaled down; 0: any
+    clip_norm: float = 0.0
+    # Each batch in so many parts, one after the other: the memory of a part, the gradient of the
+    # whole (statistics of a trained BatchNorm excepted)
+    accumulate: int = 1
+    # Parts of the network that stay as they are: [backbone], [backbone.layer1, fpn]
+    freeze: List[str] = field(default_factory=list)
+    # Decay of the exponential moving average of the weights (0.999, say) that is then validated
+    # and kept as the best; 0: none
+    ema: float = 0.0
     warmup_lr: float = 1e-4
     warmup_steps: int = 500
+    lr_policy: str = "steps"  # steps | cosine (to 0 at the last step)
     lr_steps: List[int] = field(default_factory=lambda: [280000, 600000, 700000, 750000])
     lr_gamma: float = 0.1
     # lr, steps and lr_steps are stated for this batch size and scaled to the real one
@@ -126,6 +137,8 @@ class TrainConfig:
     keep_empty: bool = True  # images without objects are used as negatives
     workers: int = 2
     validate_every: int = 2  # epochs; 0: only at the end
+    patience: int = 0  # validations without a better mask AP that end the run; 0: never
+    tensorboard: bool = False  # losses, lr, AP and pictures for TensorBoard too (tensorboardX)
     checkpoint_every: int = 1000  # steps
     log_every: int = 10  # steps
     seed: int = 0
@@ -164,6 +177,7 @@ CHOICES = {
     "model.head.conv": ("plain", "dynamic"),
     "train.freeze_bn": ("yes", "no", "auto"),
     "train.optimizer": ("sgd", "adam"),
+    "train.lr_policy": ("steps", "cosine"),
     "detect.nms": ("fast", "cross_class", "greedy"),
 }
 POSITIVE = (
@@ -176,13 +190,21 @@ POSITIVE = (
     "train.batch_size",
     "train.steps",
     "train.lr",
+    "train.accumulate",
     "train.checkpoint_every",
     "train.log_every",
     "loss.masks_to_train",
     "detect.top_k",
     "detect.max_detections",
 )
-NOT_NEGATIVE = ("train.workers", "train.validate_every", "train.warmup_steps")
+NOT_NEGATIVE = (
+    "train.workers",
+    "train.validate_every",
+    "train.warmup_steps",
+    "train.clip_norm",
+    "train.ema",
+    "train.patience",
+)
 
 
 def configs_dir():
@@ -345,6 +367,12 @@ def _check(config, where):
                     where, key, "above 0" if key in POSITIVE else "not below 0", found
                 )
             )
+    if config.train.ema >= 1:
+        raise ConfigError(
+            "{}: key 'train.ema': expected a decay below 1, found {}".format(
+                where, config.train.ema
+            )
+        )
     lengths = {"anchors.scales": 5, "model.backbone.dcn_blocks": 4, "input.mean": 3, "input.std": 3}
     for key, length in lengths.items():
         found = len(OmegaConf.select(config, key))

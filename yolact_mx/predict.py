@@ -9,7 +9,7 @@ import cv2
 import mxnet as mx
 import numpy as np
 
-from .checkpoint import first_line, latest_checkpoint, load_weights
+from .checkpoint import AVERAGE, first_line, latest_checkpoint, load_weights
 from .config import load_config
 from .data.images import read_image
 from .data.transforms import resize_image
@@ -246,7 +246,8 @@ def _weights_of(source):
     )
     if checkpoint is None:
         raise CheckpointError("'{}' holds neither best.params nor a checkpoint".format(source))
-    return Path(checkpoint) / "model.params"
+    average = Path(checkpoint) / AVERAGE
+    return average if average.is_file() else Path(checkpoint) / "model.params"
 
 
 def _config_of(weights):

@@ -3,6 +3,7 @@
 import logging
 import signal
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import mxnet as mx
@@ -29,10 +30,12 @@ from .nn.dynamic_conv import set_temperature, temperature_at
 from .predict import predictor_of
 from .schedule import build_schedule, lr_at
 from .training_log import TrainingLog
+from .updater import Updater
 
 logger = logging.getLogger(__name__)
 
 _BATCH_INPUTS = ("images", "match", "gt_boxes", "gt_labels", "gt_masks", "gt_semantic")
+_STATE = ("step", "best", "stale", "validated")
 _FREEZE_BELOW = 6  # images per device, as in the reference
 
 
@@ -60,39 +63,33 @@ class Trainer:
         self.train_set, self.val_set = train_set, val_set
         self.out_dir = Path(out_dir)
         settings = config.train
-        if settings.batch_size % len(contexts):
+        parts = len(contexts) * settings.accumulate
+        if settings.batch_size % parts:
             raise UserError(
-                "key 'train.batch_size': expected a multiple of the {} devices, found {}".format(
-                    len(contexts), settings.batch_size
-                )
+                "key 'train.batch_size': expected a multiple of {} (devices times "
+                "train.accumulate), found {}".format(parts, settings.batch_size)
             )
         self.schedule = build_schedule(settings, settings.batch_size)
         self.steps = steps or self.schedule.steps
+        self.schedule = self.schedule._replace(steps=self.steps)
         mx.random.seed(settings.seed)
         classes = len(config.classes)
         self.net = build_yolact(
-            config, classes, contexts, training=True, freeze_bn=_freeze_bn(settings, len(contexts))
+            config, classes, contexts, training=True, freeze_bn=_freeze_bn(settings, parts)
         )
         loss = build_loss(config, self.net, classes)
         loss.collect_params(".*anchors").initialize(ctx=contexts)
         self.terms = loss.terms
         self.graph = TrainStep(self.net, loss)
         self.graph.hybridize(static_alloc=True)
-        options = {"learning_rate": settings.lr, "wd": settings.weight_decay}
-        if settings.optimizer == "sgd":
-            options["momentum"] = settings.momentum
-        self.updater = gluon.Trainer(
-            self.net.collect_params(),
-            settings.optimizer,
-            options,
-            kvstore="device" if len(contexts) > 1 else None,
-            update_on_kvstore=False,
-        )
+        self.updater = Updater(self.net, contexts, settings)
         _, levels, proto_size = input_sizes(config)
         self.samples = TrainingSamples(
             train_set, config, build_anchors(config), levels, proto_size, augmented
         )
-        self.step, self.best = 0, None
+        # best mask AP, validations since then, and the step of the last one
+        self._validate_every = settings.validate_every * (len(train_set) // settings.batch_size)
+        self.step, self.best, self.stale, self.validated = 0, None, 0, 0
         # built now, so that a validation set without objects is found before the first step
         self.evaluator = None
         if val_set is not None:
@@ -118,15 +115,20 @@ class Trainer:
                     checkpoint, state["classes"], list(self.config.classes)
                 )
             )
-        if state["step"] >= self.steps:
+        finished = state["step"] >= self.steps and not self._validation_due(**state)
+        if finished or self._is_stale(state["stale"]):
             raise CheckpointError(
-                "checkpoint {} is at step {}: the run of {} steps is finished; "
+                "checkpoint {} is at step {}: the run of {} steps {}; "
                 "--pretrained starts a new one from its weights".format(
-                    checkpoint, state["step"], self.steps
+                    checkpoint,
+                    state["step"],
+                    self.steps,
+                    "is finished" if finished else "has ended early (train.patience)",
                 )
             )
-        restore(checkpoint, self.net, self.updater)
-        self.step, self.best = state["step"], state["best"]
+        restore(checkpoint, self.net, self.updater, self.updater.average)
+        for name in _STATE:
+            setattr(self, name, state[name])
         logger.info("resumed from %s", checkpoint)
 
     def fit(self):
@@ -142,32 +144,27 @@ class Trainer:
         )
         self.out_dir.mkdir(parents=True, exist_ok=True)
         save_config(self.config, self.out_dir / "config.yml")
-        validate_every = settings.validate_every * batches.steps_per_epoch
         annealed = settings.temperature_epochs * batches.steps_per_epoch
-        metrics = None
         try:
             with _Stopper() as stopper, TrainingLog(self, batches.steps_per_epoch) as log:
+                # stopped between a checkpoint and the validation that was to follow it
+                metrics = self._validate_if_due(log)
                 for batch in self._batches(batches, stopper):
                     if self.step <= annealed:
                         set_temperature(self.net, temperature_at(self.step, annealed))
                     log.add(self._step(batch), batch["image_ids"])
-                    last = self.step == self.steps or stopper.asked
-                    save = last or self.step % settings.checkpoint_every == 0
-                    validate = last or validate_every and self.step % validate_every == 0
-                    if save or validate:
-                        log.flush()  # raises on a bad loss before anything is written
-                        self._require_finite_weights()
-                    if save:
-                        self._save()
+                    if self.step % settings.checkpoint_every == 0 or self.step == self.steps:
+                        self._save(log)
                     if stopper.asked:
-                        raise KeyboardInterrupt
-                    if validate and self.evaluator:
-                        metrics = self.validate()
-                        log.validation(metrics)
-                if self.step < self.steps:  # stopped while it waited for a batch
-                    log.flush()
-                    self._require_finite_weights()
-                    self._save()
+                        break
+                    metrics = self._validate_if_due(log)
+                    if self._is_stale(self.stale):
+                        logger.info("no better mask AP in %d validations: stopped", self.stale)
+                        self._save(log)
+                        return metrics
+                if stopper.asked:  # also while it waited for a batch
+                    if self.step:
+                        self._save(log)
                     raise KeyboardInterrupt
         finally:
             mx.nd.waitall()  # an engine at work does not survive the end of the process
@@ -187,35 +184,60 @@ class Trainer:
         # random choices within the graph depend on the step alone, also after a resume
         mx.random.seed(self.config.train.seed + self.step)
         lr = lr_at(self.step, self.schedule)
-        self.updater.set_learning_rate(lr)
-        totals = mx.nd.array([batch["num_positives"], len(batch["image_ids"])])
-        parts = [gluon.utils.split_and_load(batch[name], self.contexts) for name in _BATCH_INPUTS]
-        outputs = []
-        with autograd.record():
-            for ctx, inputs in zip(self.contexts, zip(*parts)):
-                outputs.append(self.graph(*inputs, totals.as_in_context(ctx)))
-        autograd.backward([total for total, _ in outputs])
-        self.updater.step(1)  # the loss is normalised already
         self.step += 1
-        return lr, [terms for _, terms in outputs]
+        totals = mx.nd.array([batch["num_positives"], len(batch["image_ids"])])
+        contexts = self.contexts * self.config.train.accumulate
+        parts = [gluon.utils.split_and_load(batch[name], contexts) for name in _BATCH_INPUTS]
+        parts = list(zip(contexts, zip(*parts)))
+        terms = []
+        while parts:
+            parts, now = parts[len(self.contexts) :], parts[: len(self.contexts)]
+            with autograd.record():
+                outputs = [
+                    self.graph(*inputs, totals.as_in_context(ctx)) for ctx, inputs in now
+                ]
+            autograd.backward([total for total, _ in outputs])
+            terms += [part for _, part in outputs]
+        self.updater.step(lr)
+        return lr, terms
 
-    def validate(self):
+    def _validate_if_due(self, log):
+        if not self._validation_due(self.step, self.validated):
+            return None
+        log.flush()  # raises on a bad loss before anything is written
+        self._require_finite_weights()
+        with self.updater.average.applied() if self.updater.average else nullcontext():
+            metrics = self._validate(log)
+        log.validation(metrics)
+        return metrics
+
+    def _validate(self, log):
         """COCO metrics on the validation set; keeps the best weights."""
         predictor = predictor_of(self.config, self.net, self.config.classes, self.contexts[0])
         self.evaluator.reset()
         # the semantic branch is trained only
         warnings.filterwarnings("ignore", "Parameter .* is not used by any computation")
         batch_size = max(1, self.config.train.batch_size // len(self.contexts))
-        for image_id, found in tqdm(
+        results = tqdm(
             predictor.over(self.val_set, batch_size), "validate", len(self.val_set), leave=False
-        ):
+        )
+        for index, (image_id, found) in enumerate(results):
             self.evaluator.process(image_id, found)
+            log.picture(index, found)
         metrics = self.evaluator.evaluate()
         score = metrics["segm"]["AP"] or 0.0
+        self.stale, self.validated = self.stale + 1, self.step
         if self.best is None or score > self.best:
-            self.best = score
+            self.best, self.stale = score, 0
             save_weights(self.net, self.out_dir / "best.params")
         return metrics
+
+    def _validation_due(self, step, validated, **_):
+        due = step == self.steps or self._validate_every and step % self._validate_every == 0
+        return self.evaluator and step and step != validated and due
+
+    def _is_stale(self, stale):
+        return 0 < self.config.train.patience <= stale
 
     def _require_finite_weights(self):
         """The loss does not always tell: ReLU makes 0 of NaN, so spoilt weights can look well."""
@@ -228,17 +250,13 @@ class Trainer:
                 "before it are good".format(self.step)
             )
 
-    def _save(self):
+    def _save(self, log):
+        log.flush()  # raises on a bad loss before anything is written
+        self._require_finite_weights()
+        state = {name: getattr(self, name) for name in _STATE}
+        state.update(classes=list(self.config.classes), seed=self.config.train.seed)
         save_checkpoint(
-            self.out_dir / "checkpoints",
-            self.net,
-            self.updater,
-            {
-                "step": self.step,
-                "best": self.best,
-                "classes": list(self.config.classes),
-                "seed": self.config.train.seed,
-            },
+            self.out_dir / "checkpoints", self.net, self.updater, state, self.updater.average
         )
 
 

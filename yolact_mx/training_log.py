@@ -1,6 +1,7 @@
-"""Progress bar and log.jsonl of a training run."""
+"""Progress bar, log.jsonl and TensorBoard of a training run."""
 import json
 import math
+import os
 import time
 from collections import deque
 
@@ -8,6 +9,7 @@ import mxnet as mx
 from tqdm import tqdm
 
 from .errors import NonFiniteLoss
+from .tensorboard import TensorBoard
 
 
 class TrainingLog:
@@ -19,7 +21,13 @@ class TrainingLog:
         self._sums, self._count, self._since = [0.0] * len(self._terms), 0, time.time()
 
     def __enter__(self):
-        self._file = open(str(self._trainer.out_dir / "log.jsonl"), "a", encoding="utf-8")
+        trainer = self._trainer
+        path = trainer.out_dir / "log.jsonl"
+        _cut(path, trainer.step, trainer.validated)
+        self._file = open(str(path), "a", encoding="utf-8")
+        self._board = None
+        if trainer.config.train.tensorboard:
+            self._board = TensorBoard(trainer.out_dir, trainer.step)
         self._bar = tqdm(
             total=self._trainer.steps,
             initial=self._trainer.step,
@@ -32,6 +40,8 @@ class TrainingLog:
     def __exit__(self, *_):
         self._bar.close()
         self._file.close()
+        if self._board:
+            self._board.close()
 
     def add(self, result, image_ids):
         self._pending.append((self._trainer.step, result, image_ids))
@@ -42,8 +52,15 @@ class TrainingLog:
         while self._pending:
             self._read()
 
+    def picture(self, index, found):
+        """ImageDetections of a picture of the validation set."""
+        if self._board:
+            self._board.picture(self._trainer.step, index, self._trainer.val_set, found)
+
     def validation(self, metrics):
         self._write({"step": self._trainer.step, "val": metrics})
+        if self._board:
+            self._board.validation(self._trainer.step, metrics)
         self._bar.write(
             "step {}: box AP {} mask AP {}".format(
                 self._trainer.step,
@@ -71,15 +88,16 @@ class TrainingLog:
         means = {name: total / self._count for name, total in zip(self._terms, self._sums)}
         means["total"] = sum(means.values())
         speed = self._count * batch_size / max(time.time() - self._since, 1e-9)
-        self._write(
-            {
-                "step": step,
-                "epoch": (step - 1) // self._steps_per_epoch,
-                "lr": lr,
-                "loss": means,
-                "images_per_second": round(speed, 2),
-            }
-        )
+        record = {
+            "step": step,
+            "epoch": (step - 1) // self._steps_per_epoch,
+            "lr": lr,
+            "loss": means,
+            "images_per_second": round(speed, 2),
+        }
+        self._write(record)
+        if self._board:
+            self._board.losses(record)
         self._bar.set_postfix_str(
             "{} lr {:.2g} {:.1f} img/s".format(
                 " ".join("{} {:.3f}".format(name, value) for name, value in means.items()),
@@ -92,3 +110,21 @@ class TrainingLog:
     def _write(self, record):
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
+
+
+def _cut(path, step, validated):
+    """Drop what an earlier try logged beyond the checkpoint that the run continues from, and a
+    line that it was killed in."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines(True):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if record["step"] <= (validated if "val" in record else step):
+            kept.append(line)
+    partial = path.with_suffix(".partial")
+    partial.write_text("".join(kept), encoding="utf-8")
+    os.replace(str(partial), str(path))
