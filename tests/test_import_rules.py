@@ -23,8 +23,8 @@ ALLOWED = {
     "export": {"checkpoint", "detect", "models", "predict", "__version__"},
     "model_zoo": {"checkpoint", "class_names", "config", "models", "detect"},
     "trainer": {"anchors", "checkpoint", "config", "data", "evaluate", "losses", "models", "nn",
-                "predict", "schedule", "training_log"},
-    "training_log": set(),
+                "predict", "schedule", "training_log", "updater"},
+    "training_log": {"tensorboard"}, "tensorboard": {"visualize"}, "updater": set(),
     "cli": set(), "__init__": {"runtime", "model_zoo"},
 }
 

@@ -136,9 +136,9 @@ def test_an_object_may_not_hide_another():
     owner = np.zeros((10, 10), int)
     owner[:, :5] = 1  # 50 pixels
     cover = np.zeros((10, 10), bool)
-    cover[:3] = True  # leaves 35: 70 %
+    cover[:2] = True  # leaves 40: 80 %
     assert shapes._leaves_visible(owner, cover, [50])
-    assert not shapes._leaves_visible(owner, cover, [60])  # 10 were hidden already: 35 of 60
+    assert not shapes._leaves_visible(owner, cover, [60])  # 10 were hidden already: 40 of 60
     assert not shapes._leaves_visible(owner, np.zeros((10, 10), bool), [50])  # nothing to see
 
 

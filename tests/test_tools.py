@@ -189,7 +189,7 @@ def test_mistakes(tool, tiny_run, tmp_path, val):
         ("train", on + ("--ctx", "tpu"), "--ctx: expected cpu, gpu:0"),
         ("train", on + ("--ctx", "gpu:x"), "--ctx: expected cpu, gpu:0"),
         ("train", on + ("--ctx", "gpu:99"), "--ctx gpu:99: this MXNet sees"),
-        ("train", on + ("--ctx", "cpu:0,1", "train.batch_size=3"), "multiple of the 2 devices"),
+        ("train", on + ("--ctx", "cpu:0,1", "train.batch_size=3"), "multiple of 2 (devices"),
         ("train", on + ("train.batch_size=7",), "at most the 6 training images, found 7"),
         ("train", on + ("input.size=32",), "key 'input.size': expected at least 64"),
         ("train", on + ("model.mask_iou=[8,8,8,8]",), "key 'model.mask_iou'"),

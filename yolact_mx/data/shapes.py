@@ -16,7 +16,7 @@ from ..errors import DatasetError
 from .transforms import sample_rng
 
 CLASSES = ("circle", "square", "triangle", "star", "ring")
-MIN_VISIBLE = 0.6  # share of an object's pixels in the image that later ones leave uncovered
+MIN_VISIBLE = 0.75  # share of an object's pixels in the image that later ones leave uncovered
 SIZES = (0.28, 0.7)  # diameter of the circle around an object, share of the image's side
 CROWD_SIZES = (0.05, 0.08)
 CROWD_RATE = 0.12  # share of the images that have a crowd
@@ -83,7 +83,7 @@ def draw_scene(rng, size):
     image = _background(rng, size)
     owner = np.zeros((size, size), np.int64)  # 0: background, k + 1: object k
     labels, crowds, areas = [], [], []
-    plan = [False] * rng.randint(2, 5)
+    plan = [False] * rng.randint(2, 4)
     if rng.uniform() < CROWD_RATE:
         plan.insert(0, True)
     for crowd in plan:
@@ -126,7 +126,7 @@ def annotate(instance):
 def outline(name):
     """-> list of (k, 2) contours of a class in the unit circle; the second one is a hole."""
     if name == "star":
-        return [_points(10, np.array([1.0, 0.45] * 5))]
+        return [_points(10, np.array([1.0, 0.53] * 5))]
     corners = {"square": 4, "triangle": 3}.get(name, 48)
     return [_points(corners, 1.0)] + ([_points(corners, 0.55)] if name == "ring" else [])
 
