@@ -38,5 +38,5 @@ $(VENV)/.installed: setup.py
 
 # torch: the weight converter is tested, not skipped
 $(VENV)/.test-installed: $(VENV)/.installed
-	$(BIN)/pip install -q --disable-pip-version-check -e ".[dev,fast]" "torch==2.13.0"
+	$(BIN)/pip install -q --disable-pip-version-check -e ".[dev,fast,onnx]" "torch==2.13.0"
 	touch $@

@@ -12,10 +12,11 @@ from tiny import CLASSES, ROOT
 
 from yolact_mx import export
 from yolact_mx.checkpoint import load_weights
+from yolact_mx.data.images import read_image
 from yolact_mx.detect import OUTPUTS, build_detector
 from yolact_mx.errors import CheckpointError
 from yolact_mx.models import build_yolact
-from yolact_mx.predict import find_weights, load_exported, load_predictor, predict_files
+from yolact_mx.predict import find_weights, load_exported, load_predictor
 
 pytest_plugins = ("tiny_fixtures",)
 SUFFIXES = ("-0000.params", "-symbol.json", ".json")
@@ -135,10 +136,10 @@ def test_example_without_this_package(tiny_export, tiny_run, tmp_path):
                              cwd=str(tmp_path), stdout=subprocess.PIPE, universal_newlines=True,
                              check=True).stdout.splitlines()
     predictor = load_predictor(str(tiny_export) + "-symbol.json")
-    ours = list(predict_files(predictor, pictures, tmp_path / "ours", threshold=0.01))
+    ours = [int((predictor([read_image(path)])[0].mask_scores > 0.01).sum()) for path in pictures]
     assert printed == ["{}: {} instances -> {}".format(
-        path, len(records), tmp_path / "theirs" / path.name) for path, records in ours]
-    assert sum(len(records) for _, records in ours) > 0
+        path, count, tmp_path / "theirs" / path.name) for path, count in zip(pictures, ours)]
+    assert sum(ours) > 0
     for picture in pictures:
         drawn = cv2.imread(str(tmp_path / "theirs" / picture.name))
         assert drawn.shape == (80, 100, 3) and (drawn != cv2.imread(str(picture))).any()

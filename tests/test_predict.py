@@ -1,44 +1,22 @@
-"""From pictures to detections and drawings, and what is said when that is not possible."""
-import json
-import os
+"""From pictures to detections, and what is said when that is not possible."""
 import shutil
 
-import cv2
-import mxnet as mx
 import numpy as np
 import pytest
 from coco_builder import CATEGORIES, image, read_coco
-from pycocotools import mask as mask_utils
+from stub_network import stub_predictor, write_picture
 from tiny import CLASSES
 
 from yolact_mx.checkpoint import latest_checkpoint
 from yolact_mx.errors import CheckpointError, ConfigError, DatasetError
-from yolact_mx.predict import Predictor, find_pictures, find_weights, load_predictor, predict_files
+from yolact_mx.predict import find_weights, load_predictor
 
 pytest_plugins = ("tiny_fixtures",)
 
 
-def graph(images):
-    """Two detections an image, of which the first's score is the image's mean / 1000; padding."""
-    count = images.shape[0]
-    brightness = images.asnumpy().mean(axis=(1, 2, 3)) / 1000
-    boxes = np.tile([[0.5, 0.25, 1.0, 0.75], [0, 0, 0.5, 0.5], [0, 0, 0, 0]], (count, 1, 1))
-    scores = np.stack([brightness, np.full(count, 0.1), np.full(count, -1)], axis=1)
-    masks = np.zeros((count, 3, 8, 8), np.float32)
-    masks[:, 0, 2:6, 4:] = masks[:, 1, :4, :4] = 1
-    classes = np.tile([1, 0, -1], (count, 1))
-    return [boxes.astype(np.float32), scores, scores, classes, masks]
-
-
 @pytest.fixture
 def predictor():
-    return Predictor(graph, ["cat", "dog"], 16, mx.cpu())
-
-
-def write_picture(path, value=200, width=40, height=20):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    assert cv2.imwrite(str(path), np.full((height, width, 3), value, np.uint8))
-    return path
+    return stub_predictor()
 
 
 def test_pictures_of_any_size(predictor):
@@ -82,69 +60,6 @@ def test_a_damaged_image_of_a_data_set(predictor, tmp_path):
     (tmp_path / "images" / "002.png").write_bytes(b"")
     with pytest.raises(DatasetError, match="002.png"):
         list(predictor.over(dataset))
-
-
-def test_find_pictures(tmp_path):
-    for name in ("b.png", "a.JPG", "c.tiff", "notes.txt"):
-        (tmp_path / name).write_bytes(b"x")
-    (tmp_path / "empty").mkdir()
-    inside = [tmp_path / name for name in ("a.JPG", "b.png", "c.tiff")]
-    assert find_pictures([str(tmp_path)]) == inside
-    notes = tmp_path / "notes.txt"  # named explicitly: taken for a picture
-    assert find_pictures([notes, tmp_path, inside[0]]) == [notes] + inside  # each once
-    with pytest.raises(DatasetError, match="empty' holds no picture"):
-        find_pictures([tmp_path / "empty"])
-    with pytest.raises(DatasetError, match="nowhere.png' does not exist"):
-        find_pictures([tmp_path / "nowhere.png"])
-
-
-def test_drawings_and_records(predictor, tmp_path):
-    path = write_picture(tmp_path / "a.jpg")
-    (_, records), = predict_files(predictor, [path], tmp_path / "out" / "deep", threshold=0.05)
-    segmentations = [record.pop("segmentation") for record in records]
-    assert records == [
-        {"file": "a.jpg", "category": "dog", "bbox": [20, 5, 20, 10],
-         "score": pytest.approx(0.2, rel=1e-5)},
-        {"file": "a.jpg", "category": "cat", "bbox": [0, 0, 20, 10], "score": pytest.approx(0.1)}]
-    json.dumps(segmentations)
-    mask = mask_utils.decode(segmentations[0])
-    assert mask.shape == (20, 40) and mask[6:14, 22:].all() and mask.sum() <= 12 * 22
-    drawn = cv2.imread(str(tmp_path / "out" / "deep" / "a.png"))
-    assert drawn.shape == (20, 40, 3) and drawn[10, 30].tolist() != [200] * 3
-
-
-@pytest.mark.parametrize("options, categories", [
-    ({"threshold": 0.05, "top_k": 1}, ["dog"]), ({"threshold": 0.15}, ["dog"]),
-    ({"threshold": 0.3}, []), ({"threshold": 0.05, "scale": 2}, ["dog", "cat"])])
-def test_threshold_number_and_scale(predictor, tmp_path, options, categories):
-    path = write_picture(tmp_path / "a.png")
-    (_, records), = predict_files(predictor, [path], tmp_path / "out", **options)
-    assert [record["category"] for record in records] == categories
-    scale = options.get("scale", 1)
-    drawn = cv2.imread(str(tmp_path / "out" / "a.png"))
-    assert drawn.shape == (20 * scale, 40 * scale, 3)
-    assert (drawn != 200).any() == bool(categories)
-
-
-def test_a_picture_that_cannot_be_read_does_not_stop_the_others(predictor, tmp_path):
-    good = [write_picture(tmp_path / name) for name in ("a.png", "c.png")]
-    bad = tmp_path / "b.png"
-    bad.write_text("no picture")
-    found = dict(predict_files(predictor, [good[0], bad, good[1]], tmp_path / "out"))
-    assert list(found) == [good[0], bad, good[1]]
-    assert isinstance(found[bad], DatasetError) and "b.png: not an image" in str(found[bad])
-    assert sorted(os.listdir(str(tmp_path / "out"))) == ["a.png", "c.png"]
-
-
-def test_nothing_is_overwritten(predictor, tmp_path):
-    first, second = write_picture(tmp_path / "x" / "a.png"), write_picture(tmp_path / "y" / "a.jpg")
-    content = first.read_bytes()
-    with pytest.raises(DatasetError, match="drawing of '.*x/a.png' would overwrite '.*x/a.png'"):
-        list(predict_files(predictor, [first], tmp_path / "x"))
-    with pytest.raises(DatasetError, match="y/a.jpg' would overwrite '.*', that of '.*x/a.png'"):
-        list(predict_files(predictor, [first, second], tmp_path / "out"))
-    assert first.read_bytes() == content and not os.listdir(str(tmp_path / "out"))
-    list(predict_files(predictor, [second], tmp_path / "y"))  # a.png beside a.jpg is fine
 
 
 def test_sources(tiny_run, tiny_export, tmp_path):

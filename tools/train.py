@@ -1,106 +1,12 @@
 #!/usr/bin/env python3
-"""Train YOLACT or YOLACT++ on a data set in COCO format.
-
-examples:
-  tools/train.py shapes --data data/shapes --out runs/shapes
-  tools/train.py yolact_mobilenet --train-ann train.json --train-images train/ \\
-      --val-ann val.json --val-images val/ model.backbone.weights=mobilenetv2.params
-  tools/train.py yolact_plus_resnet50 --data coco --ctx gpu:0,1 model.backbone.weights=imagenet
-  tools/train.py shapes --data data/shapes --out runs/shapes --resume
-"""
-
-import argparse
-import logging
+"""The command ``yolact-mx train`` of this checkout."""
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from yolact_mx.cli import contexts, data_paths, positive  # noqa: E402
+from yolact_mx.commands.train import main  # noqa: E402
 from yolact_mx.errors import run_tool  # noqa: E402
-
-
-def parse(argv):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("config", help="name in configs/ or a YAML file")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="key.sub=value", help="change any configuration key"
-    )
-    data = parser.add_argument_group("data")
-    data.add_argument(
-        "--data",
-        metavar="DIR",
-        help="folder with instances_train.json, instances_val.json and images/",
-    )
-    data.add_argument("--train-ann", metavar="FILE", help="COCO json of the training set")
-    data.add_argument("--train-images", metavar="DIR")
-    data.add_argument("--val-ann", metavar="FILE", help="COCO json of the validation set")
-    data.add_argument("--val-images", metavar="DIR")
-    parser.add_argument("--out", metavar="RUN_DIR", help="default: runs/CONFIG")
-    parser.add_argument("--ctx", default="cpu", help="cpu | gpu:0 | gpu:0,1 | cpu:0,1")
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=positive, help="stop after so many steps")
-    length.add_argument("--epochs", type=positive, help="stop after so many epochs")
-    parser.add_argument("--no-augment", action="store_true", help="only resize the images")
-    start = parser.add_mutually_exclusive_group()
-    start.add_argument(
-        "--pretrained",
-        metavar="FILE.params",
-        help="start from these parameters, as far as they fit",
-    )
-    start.add_argument("--resume", action="store_true", help="continue the run in --out")
-    return parser.parse_intermixed_args(argv)
-
-
-def main(argv=None):
-    args = parse(argv)
-    from yolact_mx.config import load_config
-    from yolact_mx.data.coco import CocoDataset, require_trainable
-    from yolact_mx.evaluate import format_table
-    from yolact_mx.trainer import Trainer
-
-    config = load_config(args.config, args.overrides)
-    train, val = data_paths(args)
-    train_set = CocoDataset(
-        *train, classes=config.classes or None, keep_empty=config.train.keep_empty
-    )
-    require_trainable(train_set)
-    val_set = CocoDataset(*val, classes=train_set.classes) if val else None
-    for name, data in (("training", train_set), ("validation", val_set)):
-        for line in data.report.summary() if data else ():
-            logging.info("%s: %s", name, line)
-    config.classes = list(train_set.classes)
-    steps = args.steps or (
-        args.epochs and args.epochs * (len(train_set) // config.train.batch_size)
-    )
-    trainer = Trainer(
-        config,
-        train_set,
-        val_set,
-        args.out or "runs/" + config.name,
-        contexts(args.ctx),
-        steps,
-        augmented=not args.no_augment,
-    )
-    if args.pretrained:
-        trainer.load_pretrained(args.pretrained)
-    if args.resume:
-        trainer.resume()
-    logging.info(
-        "%d images, %d classes; %d steps of %d images, lr %g",
-        len(train_set),
-        len(config.classes),
-        trainer.steps,
-        config.train.batch_size,
-        trainer.schedule.lr,
-    )
-    metrics = trainer.fit()
-    if metrics:
-        print(format_table(metrics))
-    print("weights and log: {}".format(trainer.out_dir))
-
 
 if __name__ == "__main__":
     run_tool(main)

@@ -1,9 +1,22 @@
 """What several command-line tools need of their arguments."""
 
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from .errors import ConfigError, DatasetError
+
+
+def command_parser(description, examples, prog=None):
+    """An argument parser that keeps the line breaks; ``%(prog)s`` in the examples is its name.
+
+    prog: how the command was called; by default the name of the script.
+    """
+    return ArgumentParser(
+        prog=prog,
+        description=description,
+        epilog=examples,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
 
 
 def positive(text):

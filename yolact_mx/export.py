@@ -49,10 +49,8 @@ def export_network(config, weights, prefix, native_dcn=True):
     """
     prefix = Path(prefix)
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    classes, side = list(config.classes), config.input.size
-    net = build_yolact(config, len(classes), native_dcn=native_dcn)
-    load_weights(net, weights)
-    detector = build_detector(config, net, len(classes))
+    side = config.input.size
+    detector = load_detector(config, weights, native_dcn)
     images = mx.nd.array(
         np.random.RandomState(0).randint(0, 256, (2, 3, side, side)), dtype="float32"
     )
@@ -63,10 +61,7 @@ def export_network(config, weights, prefix, native_dcn=True):
     with tempfile.TemporaryDirectory(dir=str(prefix.parent)) as folder:
         path = Path(folder) / prefix.name
         detector.export(str(path))
-        Path(str(path) + ".json").write_text(
-            json.dumps(_description(config, classes, live), ensure_ascii=False, indent=1),
-            encoding="utf-8",
-        )
+        write_description(str(path) + ".json", config, live)
         exported = load_exported(str(path) + "-symbol.json", mx.cpu()).graph(images)
         # NumPy's maximum is NaN when any is, Python's is not
         worst = np.max([np.abs(a.asnumpy() - b.asnumpy()).max() for a, b in zip(live, exported)])
@@ -80,8 +75,16 @@ def export_network(config, weights, prefix, native_dcn=True):
     return float(worst)
 
 
-def _description(config, classes, outputs):
-    return {
+def load_detector(config, weights, native_dcn):
+    """The inference graph of a configuration with the weights of a .params file."""
+    net = build_yolact(config, len(config.classes), native_dcn=native_dcn)
+    load_weights(net, weights)
+    return build_detector(config, net, len(config.classes))
+
+
+def write_description(path, config, outputs):
+    """``PREFIX.json``: input, outputs (examples of them are given) and classes."""
+    content = {
         "name": config.name,
         "yolact_mx": __version__,
         "mxnet": mx.__version__,
@@ -93,5 +96,6 @@ def _description(config, classes, outputs):
             "range": [0, 255],
         },
         "outputs": {name: [None] + list(value.shape[1:]) for name, value in zip(OUTPUTS, outputs)},
-        "classes": classes,
+        "classes": list(config.classes),
     }
+    Path(path).write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")

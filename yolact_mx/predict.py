@@ -5,21 +5,15 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import cv2
 import mxnet as mx
 import numpy as np
 
 from .checkpoint import AVERAGE, first_line, latest_checkpoint, load_weights
 from .config import load_config
-from .data.images import read_image
 from .data.transforms import resize_image
 from .detect import OUTPUTS, build_detector, split_batch, to_image_size
-from .errors import CheckpointError, ConfigError, DatasetError
-from .evaluate import encode_mask
+from .errors import CheckpointError, ConfigError
 from .models import build_yolact
-from .visualize import draw_detections
-
-_PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 
 
 class Predictor:
@@ -152,78 +146,6 @@ def load_exported(symbol_file, ctx):
         return [outputs[i] for i in order]
 
     return Predictor(graph, classes, size, ctx)
-
-
-def find_pictures(paths):
-    """Image files among ``paths``, each once; of a folder all its pictures, sorted by name."""
-    files = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.suffix.lower() in _PICTURES)
-            if not inside:
-                raise DatasetError(
-                    "folder '{}' holds no picture ({})".format(path, " ".join(_PICTURES))
-                )
-            files.extend(inside)
-        elif path.is_file():
-            files.append(path)
-        else:
-            raise DatasetError("picture '{}' does not exist".format(path))
-    return list(dict.fromkeys(files))
-
-
-def predict_files(predictor, files, out_dir, threshold=0.3, top_k=100, scale=1):
-    """Draw what is found in each picture into ``out_dir`` (PNG, same name).
-
-    Yields (path, records): COCO-like dicts of file, class name, xywh box in pixels, score and RLE
-    mask, best first; or (path, DatasetError) for a picture that cannot be read.  Raises
-    DatasetError before the first picture when a drawing would replace a picture or another drawing.
-    """
-    out_dir = Path(out_dir)
-    out_dir.mkdir(parents=True, exist_ok=True)
-    for path, target in _targets(files, out_dir).items():
-        try:
-            image = read_image(path)
-        except DatasetError as error:
-            yield path, error
-            continue
-        found = to_image_size(predictor([image])[0], image.shape[1], image.shape[0])
-        drawn = draw_detections(image, found, predictor.classes, threshold, top_k, scale=scale)
-        if not cv2.imwrite(str(target), drawn):
-            raise DatasetError("'{}' cannot be written".format(target))
-        yield path, _records(path, found, predictor.classes, threshold, top_k)
-
-
-def _targets(files, out_dir):
-    targets = {path: out_dir / (path.stem + ".png") for path in files}
-    taken = {path.resolve(): "" for path in files}
-    for path, target in targets.items():
-        place = target.resolve()
-        if place in taken:
-            raise DatasetError(
-                "the drawing of '{}' would overwrite '{}'{}; expected another --out".format(
-                    path, target, taken[place]
-                )
-            )
-        taken[place] = ", that of '{}'".format(path)
-    return targets
-
-
-def _records(path, found, classes, threshold, top_k):
-    order = np.argsort(-found.mask_scores, kind="stable")[:top_k]
-    records = []
-    for i in order[found.mask_scores[order] > threshold]:
-        x1, y1, x2, y2 = (int(v) for v in found.boxes[i])
-        records.append(
-            {
-                "file": path.name,
-                "category": classes[found.classes[i]],
-                "bbox": [x1, y1, x2 - x1, y2 - y1],
-                "score": float(found.mask_scores[i]),
-                "segmentation": encode_mask(found.masks[i]),
-            }
-        )
-    return records
 
 
 def _output_order(symbol_file):

@@ -129,6 +129,11 @@ def plot_history(jsonl_path, png_path):
     figure.savefig(str(png_path), dpi=110)
 
 
+def draw_note(canvas, text):
+    """Write a text into the upper left corner of a BGR image, in place."""
+    _Labels(canvas).add(text, (0, 0, 0, 0), BLACK)
+
+
 def instance_colour(index):
     """BGR of the index-th instance: hues a golden section apart, so neighbours differ."""
     red, green, blue = colorsys.hsv_to_rgb((0.57 + 0.618034 * index) % 1, 0.78, 0.98)

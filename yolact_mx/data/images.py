@@ -48,7 +48,11 @@ def read_image(path, size=None):
     DatasetError
         Naming the file: missing, empty, truncated, not an image, or not of ``size``.
     """
-    data = _read_bytes(path)
+    return decode_image(_read_bytes(path), path, size)
+
+
+def decode_image(data, path, size=None):
+    """``read_image`` of a file's content; ``path`` is its name in messages."""
     image = _decode(data, cv2.IMREAD_COLOR)
     if image is None:
         image = _decode_with_pillow(data, path)

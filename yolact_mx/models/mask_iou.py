@@ -32,6 +32,9 @@ class MaskIoUNet(HybridBlock):
                 self.layers.add(
                     nn.Conv2D(after, 3, strides=2, in_channels=before, activation="relu")
                 )
+            # not F.max: of equal positions, which cropped masks are full of, each would get the
+            # whole gradient
+            self.pool = nn.GlobalMaxPool2D()
             alive = mx.init.Constant(0.5)
             self.layers.add(
                 nn.Conv2D(num_classes, 1, in_channels=channels[-1], bias_initializer=alive)
@@ -39,7 +42,7 @@ class MaskIoUNet(HybridBlock):
 
     def hybrid_forward(self, F, masks):
         # the reference takes the maximum after the ReLU, which is the same
-        score = F.max(self.layers(masks), axis=(2, 3))
+        score = F.flatten(self.pool(self.layers(masks)))
         positive = F.relu(score)
         return score + F.BlockGrad(positive - score) if self._straight_through else positive
 

@@ -1,0 +1,1 @@
+"""The commands: argument parsing and calls.  ``tools/NAME.py`` and ``yolact-mx`` run them."""
