@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from yolact_mx.config import Config, configs_dir, load_config, save_config
+from yolact_mx.config import configs_dir, load_config, save_config
 from yolact_mx.errors import ConfigError
+from yolact_mx.options import Config
 
 CONFIGS = sorted(path.stem for path in configs_dir().glob("*.yml"))
 

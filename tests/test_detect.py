@@ -3,9 +3,9 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from yolact_mx.config import DetectConfig
 from yolact_mx.detect import Detect, Detections, split_batch, to_image_size
 from yolact_mx.models.mask_iou import MaskIoUNet
+from yolact_mx.options import DetectConfig
 
 CLASSES, SIDE = 3, 16
 # four places, two anchors at each: the second is shifted by a tenth of its width

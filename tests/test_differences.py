@@ -6,12 +6,13 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from yolact_mx.config import Config, LossConfig, load_config
+from yolact_mx.config import load_config
 from yolact_mx.data.sample import Sample
 from yolact_mx.data.samples import TrainingSamples, collate
 from yolact_mx.losses import YolactLoss
 from yolact_mx.models import build_anchors
 from yolact_mx.models.yolact import input_sizes
+from yolact_mx.options import Config, LossConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from yolact_mx.config import AugmentConfig
 from yolact_mx.data import transforms
 from yolact_mx.data.sample import Sample
+from yolact_mx.options import AugmentConfig
 
 PIXEL = 1.1e-3  # on 0..255
 MEAN, STD = (123.68, 116.78, 103.94), (58.40, 57.12, 57.38)  # RGB

@@ -11,10 +11,10 @@ import pytest
 from golden_support import load
 
 from yolact_mx import boxes
-from yolact_mx.config import DetectConfig
 from yolact_mx.detect import Detect, Detections, to_image_size
 from yolact_mx.models.layers import resize_like
 from yolact_mx.nn.deform_conv import ModulatedDeformConv2D
+from yolact_mx.options import DetectConfig
 from yolact_mx.reference_map import _mask_overlaps
 
 # A few float32 operations, against the largest value of each array

@@ -9,7 +9,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "yolact_mx"
 LEAVES = {"errors"}
 # What a file (or all files of a folder) may import, beside errors and its own folder
 ALLOWED = {
-    "config": set(), "errors": set(), "runtime": set(), "boxes": set(), "schedule": set(),
+    "config": {"options"}, "options": set(), "errors": set(), "runtime": set(), "boxes": set(),
+    "schedule": set(),
     "rle": set(), "class_names": set(), "nn": set(),
     "anchors": set(), "targets": {"boxes"},
     "models": {"nn", "anchors", "config"},

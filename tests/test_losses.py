@@ -5,9 +5,9 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from yolact_mx.config import LossConfig
 from yolact_mx.losses import UNKNOWN, YolactLoss, hard_negatives
 from yolact_mx.models.mask_iou import MaskIoUNet
+from yolact_mx.options import LossConfig
 
 CLASSES, PROTOTYPES, OBJECTS, SIDE = 3, 4, 8, 16
 ANCHORS = np.stack(np.meshgrid([0.125, 0.375, 0.625, 0.875], [0.125, 0.375, 0.625, 0.875]), -1)

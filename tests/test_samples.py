@@ -2,10 +2,10 @@
 import numpy as np
 import pytest
 
-from yolact_mx.config import AugmentConfig, Config, InputConfig, TrainConfig
 from yolact_mx.data.sample import Sample
 from yolact_mx.data.samples import UNKNOWN, EpochBatches, TrainingSamples, collate
 from yolact_mx.errors import ConfigError
+from yolact_mx.options import AugmentConfig, Config, InputConfig, TrainConfig
 
 SIDE, PROTO, P3 = 64, (16, 16), (8, 8)
 # cx, cy, w, h: the left upper quarter, the right lower quarter, the whole

@@ -4,9 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from yolact_mx.config import AugmentConfig
 from yolact_mx.data import transforms
 from yolact_mx.data.sample import Sample
+from yolact_mx.options import AugmentConfig
 
 
 class Script:

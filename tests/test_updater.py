@@ -5,8 +5,9 @@ import pytest
 from mxnet.gluon import nn
 from tiny import write_config
 
-from yolact_mx.config import TrainConfig, load_config
+from yolact_mx.config import load_config
 from yolact_mx.errors import CheckpointError, ConfigError
+from yolact_mx.options import TrainConfig
 from yolact_mx.schedule import build_schedule, lr_at
 from yolact_mx.updater import Updater, WeightAverage
 
