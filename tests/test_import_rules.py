@@ -22,7 +22,7 @@ ALLOWED = {
     "checkpoint": set(), "convert": {"checkpoint", "models", "config"},
     "predict": {"checkpoint", "config", "data", "detect", "models"},
     "video": set(), "sources": {"data", "video"}, "pipeline": {"detect", "sources"},
-    "outputs": {"evaluate", "sources", "video", "visualize"}, "labelme": {"outputs"},
+    "outputs": {"rle", "sources", "video", "visualize"}, "labelme": {"outputs"},
     "coco_ids": {"coco_files"},
     "export": {"checkpoint", "detect", "models", "predict", "__version__"},
     "onnx_ops": set(), "onnx_graph": {"onnx_ops"},

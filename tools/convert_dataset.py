@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command ``yolact-mx convert dataset`` of this checkout."""
+"""The command ``yolact-mx convert data`` of this checkout."""
 import sys
 from pathlib import Path
 

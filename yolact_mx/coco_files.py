@@ -73,8 +73,8 @@ class GroundTruth:
 
     def mask_size(self, image_id):
         """(height, width) of an image, or None when the file does not say."""
-        size = tuple(self.images[image_id].get(key) for key in ("height", "width"))
-        return size if all(isinstance(length, int) and length > 0 for length in size) else None
+        size = stated_size(self.images[image_id])
+        return size and size[::-1]
 
     def _dataset(self, annotations):
         images = []
@@ -195,6 +195,12 @@ def read_results(path, truth):
                                                             truth.name))
     return [_with_checked_mask(result, "{}: result {}".format(path, position), truth)
             for position, result in enumerate(results)]
+
+
+def stated_size(image):
+    """(width, height) in pixels of an image record, or None when it does not say."""
+    size = image.get("width"), image.get("height")
+    return size if all(isinstance(length, int) and length > 0 for length in size) else None
 
 
 def first_ids(ids, limit=5):

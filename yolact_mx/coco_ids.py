@@ -1,7 +1,7 @@
 """Ids that a COCO json gives to pictures and classes, for results that can be scored with it."""
 from pathlib import Path
 
-from .coco_files import first_ids, read_json
+from .coco_files import first_ids, read_json, stated_size
 from .errors import DatasetError
 
 
@@ -45,8 +45,7 @@ class CocoIds:
 
     def size(self, path):
         """(width, height) that the file states, or None."""
-        size = tuple(self._images[path].get(key) for key in ("width", "height"))
-        return size if all(isinstance(side, int) and side > 0 for side in size) else None
+        return stated_size(self._images[path])
 
     def category(self, name):
         return self._categories[name]

@@ -7,10 +7,10 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
-from pycocotools import mask as mask_utils
 
 from .coco_files import GroundTruth, first_ids, read_results
 from .errors import ConfigError, DatasetError
+from .rle import encode_mask
 
 logger = logging.getLogger(__name__)
 
@@ -261,8 +261,3 @@ def _mean(values):
     # -1 marks what has no ground truth.
     present = values[values > -1]
     return float(np.mean(present)) if len(present) else None
-
-
-def encode_mask(mask):
-    rle = mask_utils.encode(np.asfortranarray(mask, dtype=np.uint8))
-    return {"size": rle["size"], "counts": rle["counts"].decode("ascii")}

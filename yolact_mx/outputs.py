@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from .errors import DatasetError
-from .evaluate import encode_mask
+from .rle import encode_mask
 from .sources import Unreadable, is_video
 from .video import VideoFile
 from .visualize import draw_detections, draw_note

@@ -26,6 +26,12 @@ def to_rle(segmentation, height, width):
     return mask_utils.merge(mask_utils.frPyObjects(parts, height, width)) if parts else None
 
 
+def encode_mask(mask):
+    """Compressed RLE, ready for json, of an (H, W) mask of 0 and 1."""
+    rle = mask_utils.encode(np.asfortranarray(mask, dtype=np.uint8))
+    return {"size": rle["size"], "counts": rle["counts"].decode("ascii")}
+
+
 def run_lengths(counts):
     """(n,) int64 lengths of the runs, or None for counts that mean nothing.
 

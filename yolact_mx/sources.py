@@ -6,13 +6,12 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from .data.images import read_image
+from .data.images import PICTURES, read_image
 from .errors import DatasetError
 from .video import read_video, read_webcam
 
 logger = logging.getLogger(__name__)
 
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv", ".flv")
 
 

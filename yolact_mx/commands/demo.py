@@ -62,8 +62,6 @@ def main(argv=None, prog=None):
 
     print("2/5 training configs/shapes.yml (YOLACT++)")
     config.classes = train_set.classes
-    shutil.rmtree(str(out / "checkpoints"), ignore_errors=True)  # of an earlier demo
-    (out / "log.jsonl").write_text("", encoding="utf-8")
     trainer = Trainer(config, train_set, val_set, out, [mx.cpu()], args.steps)
     metrics = trainer.fit()
     print("3/5 evaluation on {} held-out images".format(len(val_set)))

@@ -23,6 +23,9 @@ from ..errors import DatasetError
 # A broken file is reported once, by our own line, not also by several of OpenCV's.
 cv2.setLogLevel(0)
 
+# Suffixes by which the pictures in a folder are known; a file that is named may have any
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
+
 # Bytes that close a complete file, by the bytes that open it.  OpenCV accepts a cut JPEG and
 # leaves whatever was in memory in the missing part; libpng prints its own message.
 _CLOSING = {b"\xff\xd8\xff": b"\xff\xd9", b"\x89PNG": b"IEND"}

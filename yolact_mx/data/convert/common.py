@@ -3,9 +3,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import Callable, List, NamedTuple, Optional, Tuple, Union
 
-import numpy as np
 from PIL import Image, ImageFile
-from pycocotools import mask as mask_utils
 
 from ...errors import DatasetError
 
@@ -62,12 +60,6 @@ def _lines(title, reasons):
     return [title] * bool(reasons) + ["  {}: {}: {}{}".format(
         reason, len(places), "; ".join(places[:PLACES_SHOWN]),
         "; ..." if len(places) > PLACES_SHOWN else "") for reason, places in reasons.items()]
-
-
-def encode_mask(mask):
-    """Compressed RLE, ready for json, of an (H, W) array that is not 0 inside the object."""
-    rle = mask_utils.encode(np.asfortranarray(mask != 0, np.uint8))
-    return {"size": list(rle["size"]), "counts": rle["counts"].decode("ascii")}
 
 
 def decode_with_pillow(file):

@@ -10,10 +10,10 @@ import numpy as np
 from pycocotools import mask as mask_utils
 
 from ...errors import DatasetError
-from ...rle import is_number
+from ...rle import encode_mask, is_number
 from ..annotations import check_segmentation, to_rle
 from ..report import REASONS
-from .common import Object, Picture, decode_with_pillow, encode_mask, name_below, read_text
+from .common import Object, Picture, decode_with_pillow, name_below, read_text
 
 RESERVED = ("__ignore__", "_background_")  # lines of labelme's label files that are no class
 CIRCLE_TOLERANCE = 0.1  # pixels between a circle and the polygon that stands for it

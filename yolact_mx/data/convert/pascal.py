@@ -8,11 +8,11 @@ from scipy.io import loadmat
 
 from ...class_names import PASCAL
 from ...errors import DatasetError
+from ...rle import encode_mask
 from .common import (
     Object,
     Picture,
     decode_with_pillow,
-    encode_mask,
     name_below,
     read_text,
     require_folders,

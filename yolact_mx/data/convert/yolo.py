@@ -5,9 +5,9 @@ from pathlib import Path
 import yaml
 
 from ...errors import DatasetError
+from ..images import PICTURES
 from .common import SPLITS, Object, Picture, name_below, read_text, require_unique
 
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 FOLDERS = {"train": ("train",), "val": ("val", "valid"), "test": ("test",)}
 OUTSIDE_TOLERANCE = 0.01  # of the image: exporters round
 
