@@ -21,19 +21,21 @@ test-slow: $(VENV)/.test-installed
 lint: $(VENV)/.test-installed
 	$(BIN)/ruff check .
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.test-installed
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
 	rm -rf $(VENV) runs build *.egg-info
 
 # A container without libGL can't load opencv-python: the headless build takes its place there.
+# Without a C++ compiler the faster operators stay away, and nothing else.
 $(VENV)/.installed: setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -e .
 	$(BIN)/python -c "import cv2" 2>/dev/null || { \
 		$(BIN)/pip uninstall -q -y opencv-python && \
 		$(BIN)/pip install -q --disable-pip-version-check "opencv-python-headless<4.12"; }
+	-@$(BIN)/python tools/build_ops.py
 	touch $@
 
 # torch: the weight converter is tested, not skipped

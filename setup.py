@@ -33,6 +33,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["yolact_mx", "yolact_mx.*"]),
+    package_data={"yolact_mx": ["csrc/*"]},
     cmdclass={"build_py": BuildWithData},
     entry_points={"console_scripts": ["yolact-mx = yolact_mx.command:console"]},
     python_requires=">=3.8,<3.13",

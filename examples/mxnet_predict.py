@@ -33,8 +33,8 @@ class Network:
 
     def __call__(self, image):
         """BGR uint8 (H, W, 3) -> dict of boxes (pixels), scores, classes and masks (H, W)."""
-        size = self.info["input"]["size"]
-        resized = cv2.resize(image.astype(np.float32), (size, size))
+        size = self.info["input"]["width"], self.info["input"]["height"]
+        resized = cv2.resize(image.astype(np.float32), size)
         data = resized[:, :, ::-1].transpose(2, 0, 1)[None]  # RGB, NCHW, 0..255
         outputs = self.graph(mx.nd.array(data))
         found = {name: value.asnumpy()[0] for name, value in zip(self.names, outputs)}

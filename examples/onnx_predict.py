@@ -29,7 +29,7 @@ class Network:
     def __call__(self, image):
         """BGR uint8 (H, W, 3) -> boxes (D, 4) in pixels, scores, class names, masks (H, W)."""
         entry = self.info["input"]
-        resized = cv2.resize(image.astype(np.float32), (entry["size"], entry["size"]))
+        resized = cv2.resize(image.astype(np.float32), (entry["width"], entry["height"]))
         data = np.ascontiguousarray(resized[:, :, ::-1].transpose(2, 0, 1)[None])
         boxes, scores, mask_scores, classes, masks = (
             value[0] for value in self.session.run(

@@ -26,7 +26,7 @@ def graph(images):
 
 
 def stub_predictor():
-    return Predictor(graph, CLASSES, 16, mx.cpu())
+    return Predictor(graph, CLASSES, [(16, 16)], mx.cpu())
 
 
 def write_picture(path, value=200, width=40, height=20):

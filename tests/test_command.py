@@ -124,6 +124,8 @@ def test_what_is_packed(source, tmp_path):
     assert {path.name for path in (packed / "configs").iterdir()} == {
         path.name for path in (ROOT / "configs").glob("*.yml")}
     assert (packed / "examples" / "mxnet_predict.py").is_file()
+    assert {path.name for path in (packed / "csrc").iterdir()} == {
+        path.name for path in (ROOT / "yolact_mx" / "csrc").iterdir()}
     assert {path.relative_to(packed) for path in packed.rglob("*.py")} >= {
         path.relative_to(ROOT / "yolact_mx") for path in (ROOT / "yolact_mx").rglob("*.py")}
     code = ("from yolact_mx.config import configs_dir, load_config; print(configs_dir()); "

@@ -114,7 +114,7 @@ def test_mistakes_in_overrides(config_file, override, parts):
 @pytest.mark.parametrize("content, parts", [
     ("input: {size: big}\n", ["key 'input.size'", "'big'"]),
     ("input: {sice: 300}\n", ["unknown key 'input.sice'", "did you mean 'input.size'?"]),
-    ("input: 300\n", ["key 'input'", "expected a section with keys size, mean, std", "found 300"]),
+    ("input: 300\n", ["key 'input'", "expected a section with keys size, keep_ratio", "found 300"]),
     ("train: {lr_steps: [1, x]}\n", ["key 'train.lr_steps[1]'", "'x'"]),
     ("base: 3\n", ["key 'base'", "found 3"]),
     ("300\n", ["expected 'key: value' lines"]),

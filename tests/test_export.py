@@ -13,6 +13,7 @@ from tiny import CLASSES, ROOT
 from yolact_mx import export
 from yolact_mx.checkpoint import load_weights
 from yolact_mx.data.images import read_image
+from yolact_mx.deploy import block_of
 from yolact_mx.detect import OUTPUTS, build_detector
 from yolact_mx.errors import CheckpointError
 from yolact_mx.models import build_yolact
@@ -80,8 +81,8 @@ def test_outputs_by_name_and_description(tiny_export, images):
     with open(str(tiny_export) + ".json", encoding="utf-8") as file:
         info = json.load(file)
     assert info["classes"] == CLASSES
-    assert info["input"] == {"name": "data", "layout": "NCHW", "size": 64, "colour": "RGB",
-                             "range": [0, 255]}
+    assert info["input"] == {"name": "data", "layout": "NCHW", "size": 64, "width": 64,
+                             "height": 64, "colour": "RGB", "range": [0, 255]}
     assert {name + "_output": [5] + shape[1:] for name, shape in info["outputs"].items()} == {
         name: list(value.shape) for name, value in found.items()}
     assert info["outputs"] == {"boxes": [None, 100, 4], "scores": [None, 100],
@@ -97,12 +98,12 @@ def test_training_parts_stay_behind(tiny_export):
 
 def test_native_and_composed_deformable_convolutions_agree(bent, images, tmp_path):
     weights, config = bent
-    for name, native in (("native", True), ("composed", False)):
-        export.export_network(config, weights, tmp_path / name, native_dcn=native)
+    for name in ("mxnet", "composed"):
+        export.export_network(config, weights, tmp_path / name, name)
         graph = (tmp_path / (name + "-symbol.json")).read_text()
-        assert ("ModulatedDeformableConvolution" in graph) == native
-        assert ("BilinearSampler" in graph) != native
-    native, composed = (by_name(tmp_path / name, images) for name in ("native", "composed"))
+        assert ("ModulatedDeformableConvolution" in graph) == (name == "mxnet")
+        assert ("BilinearSampler" in graph) == (name == "composed")
+    native, composed = (by_name(tmp_path / name, images) for name in ("mxnet", "composed"))
     for name in native:
         np.testing.assert_allclose(composed[name], native[name], rtol=0, atol=1e-4)
 
@@ -112,13 +113,11 @@ def test_a_graph_that_is_not_equal_is_not_written(tiny_run, tmp_path, monkeypatc
     (tmp_path / "model.json").write_text("of an earlier export")
 
     def spoilt(amount, *args):
-        predictor = load_exported(*args)
-        graph = predictor.graph
-        predictor.graph = lambda images: [*graph(images)[:4], graph(images)[4] + amount]
-        return predictor
+        block = block_of(*args)
+        return lambda images: [*block(images)[:4], block(images)[4] + amount]
 
     for amount in (1e-3, np.nan):
-        monkeypatch.setattr(export, "load_exported", lambda *args, x=amount: spoilt(x, *args))
+        monkeypatch.setattr(export, "block_of", lambda *args, x=amount: spoilt(x, *args))
         with pytest.raises(CheckpointError, match="differs from the network by .*nothing was"):
             export.export_network(config, weights, tmp_path / "model")
     assert os.listdir(str(tmp_path)) == ["model.json"]

@@ -2,8 +2,7 @@
 
 Exact: number of random draws, boxes, labels, masks.  Pixels: float32 noise.  OpenCV versions differ
 by up to 1.1e-4 (on 0..255) in the way through HSV, which a contrast factor of 1.5 and a saturated
-dark pixel widen; ten times that is allowed.  Not compared: ``preprocess.npz``'s ``preserve_ar``,
-an option that no configuration of the reference uses.
+dark pixel widen; ten times that is allowed.
 """
 import re
 from dataclasses import replace
@@ -13,6 +12,7 @@ import pytest
 
 from yolact_mx.data import transforms
 from yolact_mx.data.sample import Sample
+from yolact_mx.input_shapes import shape_of
 from yolact_mx.options import AugmentConfig
 
 PIXEL = 1.1e-3  # on 0..255
@@ -151,6 +151,16 @@ def test_preprocessing(golden, evaluate, name, mean, std):
     np.testing.assert_allclose(planes[:, ::9, ::9], npz[name + "/fast/rows"], atol=tolerance)
     np.testing.assert_allclose(planes.transpose(1, 2, 0)[::9, ::9], npz[name + "/base/rows"],
                                atol=tolerance)
+
+
+def test_input_of_the_same_aspect_ratio(golden):
+    """The reference's ``preserve_aspect_ratio``, which takes each picture's own ratio."""
+    npz, _ = golden("preprocess.npz")
+    names = [name for name in npz.files if name.startswith("preserve_ar/")]
+    assert names
+    for name in names:
+        width, height, size = map(int, re.fullmatch(r"\D+(\d+)x(\d+)_(\d+)", name).groups())
+        assert shape_of(size, width / height)[::-1] == tuple(npz[name]), name
 
 
 def test_small_boxes_in_evaluation(golden):

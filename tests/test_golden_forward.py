@@ -13,6 +13,7 @@ from golden_support import (
     network,
     with_detect,
 )
+from native_library import usable
 
 from yolact_mx.detect import Detect, split_batch
 from yolact_mx.models import Predictions, build_anchors
@@ -27,7 +28,10 @@ HEADS = (("loc", "box_deltas"), ("conf_logits", "class_logits"), ("mask_coef", "
 
 def pytest_generate_tests(metafunc):
     if "file" in metafunc.fixturenames:
-        metafunc.parametrize("file", names_of(metafunc, "fwd_*.npz"), scope="module")
+        # the deformable convolutions of detection; test_golden_train.py has those of training
+        cases = [(name, sampler) for name in names_of(metafunc, "fwd_*.npz")
+                 for sampler in (("mxnet", "library") if "plus" in name else ("mxnet",))]
+        metafunc.parametrize("file, sampler", cases, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +40,12 @@ def figures(golden, file):
 
 
 @pytest.fixture(scope="module")
-def outputs(figures, evaluate, weights_rule):
+def outputs(figures, sampler, evaluate, weights_rule):
     """{name of a layer in the figures: its output} of one forward pass; "net": Predictions."""
     name = figures.meta["config"]
     config = configuration(name, figures.meta["max_size"])
-    # the deformable convolution of the detector; that of training is in test_golden_train.py
     net = network(config, classes_of(name), weights_rule, training=True, freeze_bn=True,
-                  native_dcn=True)
+                  dcn_sampler=usable(sampler))
     seen = {}
     watch(net, seen)
     seen["net"] = Predictions(*(out.asnumpy() for out in net(mx.nd.array(

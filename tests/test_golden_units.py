@@ -9,11 +9,12 @@ import mxnet as mx
 import numpy as np
 import pytest
 from golden_support import load
+from native_library import usable
 
 from yolact_mx import boxes
 from yolact_mx.detect import Detect, Detections, to_image_size
 from yolact_mx.models.layers import resize_like
-from yolact_mx.nn.deform_conv import ModulatedDeformConv2D
+from yolact_mx.nn.deform_conv import SAMPLERS, ModulatedDeformConv2D
 from yolact_mx.options import DetectConfig
 from yolact_mx.reference_map import _mask_overlaps
 
@@ -155,8 +156,8 @@ def test_nms(figures, evaluate):
 
 # ------------------------------------------------------------------ deformable convolution
 
-@pytest.mark.parametrize("native", [True, False], ids=["operator", "composed"])
-def test_deformable_convolution(figures, inputs_rule, native):
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_deformable_convolution(figures, inputs_rule, sampler):
     strides = figures.numbers("dcn_s")
     seed = figures.meta["seed"] + int(re.search(r"dcn_case\(seed\+(\d+)\+stride",
                                                 figures.meta["draws"]).group(1))
@@ -165,9 +166,9 @@ def test_deformable_convolution(figures, inputs_rule, native):
         names = ("x", "offset", "mask", "weight", "bias")
         inputs = [nd(case[name]) for name in names]
         layer = ModulatedDeformConv2D(case["weight"].shape[0], 3, stride, 1,
-                                      in_channels=case["x"].shape[1], native=native)
+                                      in_channels=case["x"].shape[1], sampler=usable(sampler))
         key = "dcn_s{}/".format(stride)
-        if native:  # MXNet's own has no backward on CPUs
+        if sampler == "mxnet":  # MXNet's own has no backward on CPUs
             figures.close("DCN", layer.sample(mx.nd, *inputs).asnumpy(), figures[key + "out"], SUMS)
             continue
         for array in inputs:

@@ -13,7 +13,7 @@ from yolact_mx.anchors import build_anchors, input_sizes
 from yolact_mx.config import load_config
 from yolact_mx.data.coco import CocoDataset
 from yolact_mx.data.loader import build_loader
-from yolact_mx.data.samples import EpochBatches, TrainingSamples
+from yolact_mx.data.samples import EpochBatches, TrainingSamples, collate
 from yolact_mx.errors import DatasetError
 
 PATIENCE = 60  # seconds; what is tested takes less than one
@@ -45,6 +45,14 @@ class Numbers:
                 "boxes": np.zeros((1, 4)), "labels": np.zeros(1), "masks": objects,
                 "semantic": objects, "image_id": key[1]}
 
+    image_values = 3 * 2 * 2
+
+    def batch(self, keys, memory=None):
+        batch = collate([self[key] for key in keys])
+        if memory is not None:
+            memory[:] = batch["images"].ravel()
+        return batch
+
 
 def keys(count):
     return [[(0, i)] for i in range(count)]
@@ -71,6 +79,25 @@ def test_any_number_of_workers_gives_the_same_batches(tmp_path):
             for name in set(ours) - {"image_ids", "num_positives"}:
                 assert ours[name].dtype == theirs[name].dtype
                 np.testing.assert_array_equal(ours[name].asnumpy(), theirs[name].asnumpy())
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_images_are_those_of_their_batch(count):
+    """Every place in the shared memory is used many times over."""
+    seen = list(build_loader(Numbers(), keys(40), count))
+    assert [batch["image_ids"] for batch in seen] == [[i] for i in range(40)]
+    for i, batch in enumerate(seen):
+        assert batch["images"].shape == (1, 3, 2, 2) and (batch["images"].asnumpy() == i).all()
+
+
+def test_without_fork_all_of_a_batch_is_pickled(monkeypatch):
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda: "spawn")
+    for i, batch in enumerate(build_loader(Numbers(), keys(10), 1)):
+        assert batch["image_ids"] == [i] and (batch["images"].asnumpy() == i).all()
+
+
+def test_no_batches():
+    assert not list(build_loader(Numbers(), [], 2))
 
 
 def test_a_killed_worker_is_an_error():

@@ -79,7 +79,7 @@ def test_sources(tiny_run, tiny_export, tmp_path):
     loaded = load_predictor(tmp_path / "alone.params", config=folder / "config.yml")
     exported = load_predictor(str(tiny_export) + "-symbol.json")
     for predictor in (loaded, exported):
-        assert predictor.classes == CLASSES and predictor.input_size == 64
+        assert predictor.classes == CLASSES and predictor.input_shapes == [(64, 64)]
 
 
 def test_sources_that_cannot_be_used(tiny_run, tiny_export, tmp_path):

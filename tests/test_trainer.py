@@ -26,9 +26,8 @@ from tiny import (
 from yolact_mx.checkpoint import latest_checkpoint, read_state
 from yolact_mx.config import load_config
 from yolact_mx.data.coco import CocoDataset
-from yolact_mx.data.samples import EpochBatches
-from yolact_mx.errors import CheckpointError, DatasetError, UserError
-from yolact_mx.trainer import NonFiniteLoss
+from yolact_mx.data.samples import EpochBatches, collate
+from yolact_mx.errors import CheckpointError, DatasetError, NonFiniteLoss, UserError
 
 pytest_plugins = ("tiny_fixtures",)
 
@@ -57,6 +56,9 @@ class Tampered:
         if key in self.keys:
             self.action(sample)
         return sample
+
+    def batch(self, keys):
+        return collate([self[key] for key in keys])
 
 
 def test_log(tiny_run):

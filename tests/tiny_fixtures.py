@@ -64,9 +64,10 @@ def trainer(data, tmp_path_factory):
     """``trainer(out, *overrides, steps=..., ...)`` -> Trainer on the training set."""
     path = write_config(tmp_path_factory.mktemp("config"))
 
-    def build(out, *overrides, steps=4, contexts=CPU, classes=CLASSES, val_set=None):
+    def build(out, *overrides, steps=4, contexts=CPU, classes=CLASSES, val_set=None,
+              workers=None):
         config = load_config(path, overrides)
         config.classes = list(classes)
-        return Trainer(config, data[0], val_set, out, list(contexts), steps)
+        return Trainer(config, data[0], val_set, out, list(contexts), steps, workers=workers)
 
     return build

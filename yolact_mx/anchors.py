@@ -87,5 +87,8 @@ def build_anchors(config, image_size=None):
         config.anchors.scales,
         config.anchors.ratios,
         config.anchors.square,
-        scale_to=config.input.size if config.reference_compatible else None,
+        # made for its square input, the reference's way would distort them in all other shapes
+        scale_to=config.input.size
+        if config.reference_compatible and not config.input.keep_ratio
+        else None,
     )

@@ -10,12 +10,15 @@ PROG = "yolact-mx"
 # name: (module in commands/, what it does); a name of two words is a sub-command
 COMMANDS = {
     "train": ("train", "train a network on a data set in COCO format"),
+    "launch": ("launch", "train on several machines, or with several processes"),
     "eval": ("eval", "box and mask AP of a network or a results file"),
     "export": ("export", "write the inference graph for bare MXNet"),
     "predict": ("predict", "find instances in pictures, videos and what a webcam sees"),
     "check": ("check_dataset", "find everything wrong with a data set"),
     "convert weights": ("convert_weights", "weights of the PyTorch reference into ours"),
     "convert data": ("convert_dataset", "labelme, VOC, SBD or YOLO data sets into COCO json"),
+    "benchmark": ("benchmark", "seconds, memory and FLOPs of configurations on this machine"),
+    "build-ops": ("build_ops", "compile faster operators for this machine"),
     "shapes": ("make_shapes", "generate a small data set"),
     "demo": ("demo", "the whole way once, on generated data"),
 }

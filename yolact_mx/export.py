@@ -9,20 +9,28 @@ import numpy as np
 
 from . import __version__
 from .checkpoint import load_weights
+from .data.images import read_image
+from .data.transforms import resize_image
+from .deploy import block_of, compile_network
 from .detect import OUTPUTS, build_detector
-from .errors import CheckpointError
+from .errors import CheckpointError, DatasetError
 from .models import build_yolact
-from .predict import load_exported
+from .models.yolact import check_input
+from .predict import read_exported
+from .sources import find_sources, is_video
 
 INPUT = "data"
 # Outputs may differ by rounding only: the graph is the same
 _TOLERANCE = 1e-5
+# Pictures that show int8 the range of each value: enough, and half a minute
+_CALIBRATION = 32
 
 
-def export_network(config, weights, prefix, native_dcn=True):
+def export_network(config, weights, prefix, dcn_sampler="mxnet", dtype="float32",
+                   calibration=None, image_size=None):
     """Write ``PREFIX-symbol.json``, ``PREFIX-0000.params`` and ``PREFIX.json``, and check them.
 
-    The graph takes ``data`` (B, 3, S, S), RGB, 0..255, resized to the input size S, any B, and
+    The graph takes ``data`` (B, 3, H, W), RGB, 0..255, resized to the input size, any B, and
     returns finished detections (``detect.OUTPUTS``; see :class:`Detect`): normalisation,
     decoding, NMS, mask assembly and re-scoring are inside.  Outputs are found by name
     (``boxes_output``, ...).  ``PREFIX.json`` describes input, outputs and classes.
@@ -33,9 +41,16 @@ def export_network(config, weights, prefix, native_dcn=True):
         With ``classes``.
     weights : path
         .params file of the trained network.
-    native_dcn : bool
-        Deformable convolutions as MXNet's own operator (fast, and all that a bare MXNet needs);
-        False composes them of basic operators.
+    dcn_sampler : str
+        ``mxnet``: deformable convolutions by MXNet's own operator (fast, and all that a bare
+        MXNet needs); ``composed``: of basic operators.
+    dtype : {'float32', 'bfloat16', 'int8'}
+        Of the network's convolutions; inputs, outputs and detection are float32.  float32 runs
+        anywhere; the others, with operators fused, on CPUs by MXNet's oneDNN backend.
+    calibration : (n, 3, H, W) NumPy, for int8
+        From :func:`calibration_batch`.
+    image_size : (H, W), optional
+        Of the input, by default the square: a graph has the anchors of one shape.
 
     Returns
     -------
@@ -49,22 +64,19 @@ def export_network(config, weights, prefix, native_dcn=True):
     """
     prefix = Path(prefix)
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    side = config.input.size
-    detector = load_detector(config, weights, native_dcn)
-    images = mx.nd.array(
-        np.random.RandomState(0).randint(0, 256, (2, 3, side, side)), dtype="float32"
-    )
+    image_size = image_size or (config.input.size, config.input.size)
+    detector = load_detector(config, weights, dcn_sampler, dtype, calibration, image_size)
+    images = np.random.RandomState(0).randint(0, 256, (2, 3) + image_size)
+    images = mx.nd.array(images, dtype="float32")
     live = detector(images)  # imperative: independent of the graph that is written
     detector.hybridize(static_alloc=True)
     detector(images)
     mx.nd.waitall()
     with tempfile.TemporaryDirectory(dir=str(prefix.parent)) as folder:
         path = Path(folder) / prefix.name
-        detector.export(str(path))
-        write_description(str(path) + ".json", config, live)
-        exported = load_exported(str(path) + "-symbol.json", mx.cpu()).graph(images)
-        # NumPy's maximum is NaN when any is, Python's is not
-        worst = np.max([np.abs(a.asnumpy() - b.asnumpy()).max() for a, b in zip(live, exported)])
+        detector.export(str(path), remove_amp_cast=False)
+        write_description(str(path) + ".json", config, live, image_size, dtype)
+        worst = _difference(str(path) + "-symbol.json", images, live)
         if not worst <= _TOLERANCE:
             raise CheckpointError(
                 "the exported graph differs from the network by {:.3g}, expected at "
@@ -75,23 +87,58 @@ def export_network(config, weights, prefix, native_dcn=True):
     return float(worst)
 
 
-def load_detector(config, weights, native_dcn):
+def _difference(symbol_file, images, live):
+    """Largest difference of what an export, read back, finds in ``images`` from ``live``."""
+    graph, _ = read_exported(symbol_file, mx.cpu())
+    exported = block_of(graph, mx.cpu())(images)
+    # NumPy's maximum is NaN when any is, Python's is not
+    return np.max([np.abs(a.asnumpy() - b.asnumpy()).max() for a, b in zip(live, exported)])
+
+
+def load_detector(
+    config, weights, dcn_sampler, dtype="float32", calibration=None, image_size=None
+):
     """The inference graph of a configuration with the weights of a .params file."""
-    net = build_yolact(config, len(config.classes), native_dcn=native_dcn)
+    check_input(config, image_size and [image_size])
+    net = build_yolact(config, len(config.classes), dcn_sampler=dcn_sampler)
     load_weights(net, weights)
-    return build_detector(config, net, len(config.classes))
+    network = None
+    if dtype != "float32":
+        network = compile_network(net, mx.cpu(), dtype, calibration)
+    return build_detector(config, net, len(config.classes), network, image_size)
 
 
-def write_description(path, config, outputs):
+def calibration_batch(config, sources, image_size=None):
+    """(n, 3, H, W) normalised pictures from files and folders, at most ``_CALIBRATION``.
+
+    Of more, every so many-th is taken.  Raises DatasetError for what cannot be read.
+    """
+    paths = [path for path in find_sources(sources) if not is_video(path)]
+    if not paths:
+        raise DatasetError("calibration: expected pictures, found none in {}".format(
+            ", ".join(map(str, sources))))
+    paths = paths[:: -(-len(paths) // _CALIBRATION)]
+    height, width = image_size or (config.input.size, config.input.size)
+    pictures = np.stack(
+        [resize_image(read_image(path), (width, height))[:, :, ::-1] for path in paths]
+    )
+    pictures = (pictures - config.input.mean) / config.input.std
+    return np.ascontiguousarray(pictures.transpose(0, 3, 1, 2), np.float32)
+
+
+def write_description(path, config, outputs, image_size, dtype="float32"):
     """``PREFIX.json``: input, outputs (examples of them are given) and classes."""
     content = {
         "name": config.name,
         "yolact_mx": __version__,
         "mxnet": mx.__version__,
+        "dtype": dtype,
         "input": {
             "name": INPUT,
             "layout": "NCHW",
             "size": config.input.size,
+            "width": image_size[1],
+            "height": image_size[0],
             "colour": "RGB",
             "range": [0, 255],
         },

@@ -18,13 +18,14 @@ _TOLERANCE = 1e-4
 _PREDICTIONS = ("class_logits", "box_deltas", "mask_coefs", "proto")
 
 
-def export_onnx(config, weights, prefix):
+def export_onnx(config, weights, prefix, image_size=None):
     """Write ``PREFIX.onnx`` and ``PREFIX.json``, and check them.
 
     Input, outputs and description are those of :func:`export.export_network`, the outputs called
     ``boxes``, ``scores``, ...; opset 16.  ONNX Runtime must agree with the live network on noise
     and on a photograph, alone and as a batch, and also on each half of the graph: the network,
     and detection on made-up predictions, since an image may hold nothing that is detected.
+    image_size: (H, W) of the input, by default the square.
 
     Returns
     -------
@@ -44,8 +45,9 @@ def export_onnx(config, weights, prefix):
     to_onnx = _converter()
     prefix = Path(prefix)
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    detector = load_detector(config, weights, native_dcn=False)
-    images = _images(detector, config)
+    image_size = image_size or (config.input.size, config.input.size)
+    detector = load_detector(config, weights, dcn_sampler="composed", image_size=image_size)
+    images = _images(detector, config, image_size)
     live = detector(mx.nd.array(images))
     # oneDNN reorders weights while an operator runs that only reads them: to read them then,
     # for ONNX, gives wrong values
@@ -56,7 +58,7 @@ def export_onnx(config, weights, prefix):
     with tempfile.TemporaryDirectory(dir=str(prefix.parent)) as folder:
         path = Path(folder) / prefix.name
         Path(str(path) + ".onnx").write_bytes(model.SerializeToString())
-        write_description(str(path) + ".json", config, live)
+        write_description(str(path) + ".json", config, live, image_size)
         run = _session(str(path) + ".onnx", OUTPUTS)
         worst = [_network_difference(to_onnx, detector.net, params, images),
                  _detection_difference(to_onnx, detector, params, shape)]
@@ -101,12 +103,11 @@ def _named(names, values):
     return dict(zip(names, values))
 
 
-def _images(detector, config):
-    """(2, 3, S, S): noise, and a photograph, which Matplotlib has with it."""
-    side = config.input.size
+def _images(detector, config, image_size):
+    """(2, 3, H, W): noise, and a photograph, which Matplotlib has with it."""
     photograph = Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg"
-    predictor = Predictor(detector, config.classes, side, mx.cpu())
-    noise = np.random.RandomState(0).randint(0, 256, (3, side, side)).astype(np.float32)
+    predictor = Predictor(detector, config.classes, [image_size], mx.cpu())
+    noise = np.random.RandomState(0).randint(0, 256, (3,) + image_size).astype(np.float32)
     return np.stack([noise, predictor.prepare(read_image(photograph))])
 
 

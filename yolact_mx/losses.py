@@ -72,7 +72,7 @@ class YolactLoss(HybridBlock):
         self._proto_pixels = float(np.prod(proto_size))
         self._settings, self._random_subset = settings, random_subset
         self._reference_compatible = reference_compatible
-        self.terms = ("class", "box", "mask", "semantic") + (("mask_iou",) if mask_iou else ())
+        self.terms = loss_terms(mask_iou)
         with self.name_scope():
             self.anchors = self.params.get_constant("anchors", np.asarray(anchors)[None])
         self.mask_iou = mask_iou
@@ -171,6 +171,11 @@ class YolactLoss(HybridBlock):
         return F.reshape(F.sum(loss * wanted), (1,))
 
 
+def loss_terms(mask_iou):
+    """Names of the terms of a network with or without (None) mask re-scoring."""
+    return ("class", "box", "mask", "semantic") + (("mask_iou",) if mask_iou else ())
+
+
 def hard_negatives(F, hardness, match, ratio, num_anchors):
     """Online hard example mining: 1 for the background anchors that are trained.
 
@@ -247,11 +252,21 @@ class TrainStep(HybridBlock):
         return F.reshape(F.sum(terms), (1,)), F.BlockGrad(terms)
 
 
-def build_loss(config, net, num_classes):
-    """The loss of a configuration for its network."""
-    _, _, proto_size = input_sizes(config)
+def build_step(config, net, num_classes, contexts, image_size=None):
+    """The :class:`TrainStep` of a configuration for an input (H, W), by default the square."""
+    loss = build_loss(config, net, num_classes, image_size)
+    loss.collect_params(".*anchors").initialize(ctx=contexts)
+    step = TrainStep(net, loss)
+    # static memory of the graphs of several shapes would add up
+    step.hybridize(static_alloc=not config.input.keep_ratio)
+    return step
+
+
+def build_loss(config, net, num_classes, image_size=None):
+    """The loss of a configuration for its network and an input (H, W), by default the square."""
+    _, _, proto_size = input_sizes(config, image_size)
     return YolactLoss(
-        build_anchors(config),
+        build_anchors(config, image_size),
         proto_size,
         num_classes,
         net.mask_iou,

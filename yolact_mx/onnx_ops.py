@@ -82,8 +82,8 @@ def _pooling(g, x, *, pool_type, kernel, stride=(1, 1), pad=(0, 0), global_pool=
 
 
 def _activation(g, x, *, act_type):
-    _only(act_type == "relu", "act_type={}", act_type)
-    return g.add("Relu", [x])
+    _only(act_type in ("relu", "sigmoid", "tanh"), "act_type={}", act_type)
+    return g.add(act_type.capitalize(), [x])
 
 
 def _leaky_relu(g, x, *, act_type="leaky", slope=0.25):
@@ -102,6 +102,12 @@ def _resize(g, x, like=None, *, align_corners=True, mode=None, scale_height=None
     sizes = g.add("Concat", [leading, _ints(g, *g.shape[2:])], axis=0)
     return g.add("Resize", [x, "", "", sizes], mode="linear",
                  coordinate_transformation_mode="half_pixel")
+
+
+def _pad(g, x, *, mode, pad_width, constant_value=0):
+    _only(mode == "constant", "mode={}", mode)
+    pads = _ints(g, *(pad_width[::2] + pad_width[1::2]))  # all beginnings, then all ends
+    return g.add("Pad", [x, pads, g.constant(np.float32(constant_value))])
 
 
 def _bilinear_sampler(g, x, grid):
@@ -226,8 +232,7 @@ def _box_nms(g, rows, *, overlap_thresh, valid_thresh, coord_start, score_index,
 
 CONVERTERS = {
     "exp": _unary("Exp"), "floor": _unary("Floor"), "relu": _unary("Relu"),
-    "sigmoid": _unary("Sigmoid"), "tanh": _unary("Tanh"),
-    "_copy": _unary("Identity"), "BlockGrad": _unary("Identity"),
+    "sigmoid": _unary("Sigmoid"), "_copy": _unary("Identity"), "BlockGrad": _unary("Identity"),
     "elemwise_add": _binary("Add"), "broadcast_add": _binary("Add"),
     "elemwise_sub": _binary("Sub"), "broadcast_sub": _binary("Sub"),
     "elemwise_mul": _binary("Mul"), "broadcast_mul": _binary("Mul"),
@@ -247,7 +252,7 @@ CONVERTERS = {
     "Flatten": _reshaped,
     "Convolution": _convolution, "BatchNorm": _batch_norm, "Pooling": _pooling,
     "Activation": _activation, "LeakyReLU": _leaky_relu, "clip": _clip, "softmax": _softmax,
-    "BilinearSampler": _bilinear_sampler, "_contrib_BilinearResize2D": _resize,
+    "Pad": _pad, "BilinearSampler": _bilinear_sampler, "_contrib_BilinearResize2D": _resize,
     "transpose": _transpose, "slice": _slice, "slice_axis": _slice_axis, "reverse": _reverse,
     "Concat": _concat, "stack": _stack, "broadcast_like": _broadcast_like,
     "_contrib_arange_like": _arange_like, "Cast": _cast_to, "where": _where, "max": _max,

@@ -9,6 +9,9 @@ class InputConfig:
     """What the network sees."""
 
     size: int = 550  # images are resized to size x size, whatever their aspect
+    # Instead to the nearest of eleven shapes from 1:2 to 2:1 of as many pixels (input_shapes.py);
+    # by the whole image: augmentation then stretches what it cut out to that shape
+    keep_ratio: bool = False
     # ImageNet statistics of the reference, RGB, 0..255
     mean: List[float] = field(default_factory=lambda: [123.68, 116.78, 103.94])
     std: List[float] = field(default_factory=lambda: [58.40, 57.12, 57.38])

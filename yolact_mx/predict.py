@@ -1,7 +1,7 @@
 """Using a trained network: from pictures to detections."""
 
 import json
-import warnings
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,8 +11,10 @@ import numpy as np
 from .checkpoint import AVERAGE, first_line, latest_checkpoint, load_weights
 from .config import load_config
 from .data.transforms import resize_image
+from .deploy import block_of, compile_network, exported_graph, inference_graph
 from .detect import OUTPUTS, build_detector, split_batch, to_image_size
 from .errors import CheckpointError, ConfigError
+from .input_shapes import PerShape, input_shapes, nearest_shape
 from .models import build_yolact
 
 
@@ -22,29 +24,40 @@ class Predictor:
     Parameters
     ----------
     graph : callable
-        images (B, 3, S, S) RGB 0..255 on ``ctx`` -> the five outputs of `Detect`.
+        images (B, 3, H, W) RGB 0..255 on ``ctx`` -> the five outputs of `Detect`.
     classes : list of str
-    input_size : int
-        S.
+    input_shapes : list of (H, W)
+        Those that ``graph`` takes; a picture is resized to the nearest.
     ctx : Context
     """
 
-    def __init__(self, graph, classes, input_size, ctx):
-        self.graph, self.classes, self.input_size, self.ctx = graph, list(classes), input_size, ctx
+    def __init__(self, graph, classes, input_shapes, ctx):
+        self.graph, self.classes, self.ctx = graph, list(classes), ctx
+        self.input_shapes = list(input_shapes)
 
     def __call__(self, images):
-        """BGR uint8 pictures of any sizes -> a list of :class:`Detections` (one graph call)."""
-        batch = np.stack([self.prepare(image) for image in images])
-        return self.detect(batch)
+        """BGR uint8 pictures of any sizes -> a list of :class:`Detections`."""
+        return self.detect([self.prepare(image) for image in images])
 
     def prepare(self, image):
-        """(H, W, 3) BGR -> (3, S, S) float32 RGB, 0..255."""
-        resized = resize_image(image, (self.input_size, self.input_size))
+        """(rows, columns, 3) BGR -> (3, H, W) float32 RGB, 0..255."""
+        height, width = nearest_shape(self.input_shapes, *image.shape[:2])
+        resized = resize_image(image, (width, height))
         return np.ascontiguousarray(resized[:, :, ::-1].transpose(2, 0, 1), np.float32)
 
-    def detect(self, batch):
-        """(B, 3, S, S) from :meth:`prepare` -> a list of :class:`Detections`."""
-        return split_batch(self.graph(mx.nd.array(batch, ctx=self.ctx)))
+    def detect(self, prepared):
+        """Arrays of :meth:`prepare` -> a list of :class:`Detections`, in their order.
+
+        Those of one shape are one batch of the graph.
+        """
+        batches, found = defaultdict(list), [None] * len(prepared)
+        for index, image in enumerate(prepared):
+            batches[image.shape].append(index)
+        for indices in batches.values():
+            images = mx.nd.array(np.stack([prepared[i] for i in indices]), ctx=self.ctx)
+            for index, detections in zip(indices, split_batch(self.graph(images))):
+                found[index] = detections
+        return found
 
     def over(self, dataset, batch_size=1):
         """All images of a CocoDataset: yields (image id, ImageDetections) in its order.
@@ -61,7 +74,7 @@ class Predictor:
             pending = [pool.submit(load, i) for i in range(ahead)]
             for start in range(0, count, batch_size):
                 indices = range(start, min(start + batch_size, count))
-                images = np.stack([pending.pop(0).result() for _ in indices])
+                images = [pending.pop(0).result() for _ in indices]
                 while ahead < min(count, indices[-1] + 1 + 2 * batch_size):
                     pending.append(pool.submit(load, ahead))
                     ahead += 1
@@ -111,15 +124,41 @@ def find_weights(source, config=None, overrides=()):
     return weights, config
 
 
-def predictor_of(config, net, classes, ctx):
-    """A predictor around a network in memory."""
-    detector = build_detector(config, net, len(classes))
-    detector.hybridize(static_alloc=True)
-    return Predictor(detector, classes, config.input.size, ctx)
+def predictor_of(config, net, classes, ctx, dtype="float32", calibration=None):
+    """A predictor around a network in memory, with its present weights.
+
+    dtype, calibration: see :func:`~yolact_mx.deploy.compile_network`.
+    """
+    network = compile_network(net, ctx, dtype, calibration)
+    shapes = input_shapes(config)
+
+    def build(shape):
+        detector = build_detector(config, net, len(classes), network, shape)
+        # static memory of the graphs of several shapes would add up
+        detector.hybridize(static_alloc=len(shapes) == 1)
+        return detector
+
+    graph = PerShape(build) if len(shapes) > 1 else build(shapes[0])
+    return Predictor(graph, classes, shapes, ctx)
 
 
 def load_exported(symbol_file, ctx):
     """A predictor from ``NAME-symbol.json``, ``NAME-0000.params`` and ``NAME.json``."""
+    graph, info = read_exported(symbol_file, ctx)
+    dtype = info.get("dtype", "float32")
+    if dtype == "float32":  # others have been made fast by the export
+        graph = inference_graph(graph)
+    elif ctx.device_type != "cpu":
+        raise CheckpointError(
+            "exported network '{}' is {}: it runs on CPUs only".format(symbol_file, dtype)
+        )
+    size = info["input"]["size"]  # of exports that state no width and height
+    shape = tuple(info["input"].get(side, size) for side in ("height", "width"))
+    return Predictor(block_of(graph, ctx), info["classes"], [shape], ctx)
+
+
+def read_exported(symbol_file, ctx):
+    """(Graph, content of ``NAME.json``) of an export; raises CheckpointError."""
     symbol_file = Path(symbol_file)
     name = str(symbol_file)[: -len("-symbol.json")]
     params, info = Path(name + "-0000.params"), Path(name + ".json")
@@ -130,27 +169,16 @@ def load_exported(symbol_file, ctx):
             )
     try:
         info = json.loads(info.read_text(encoding="utf-8"))
-        inputs, classes, size = [info["input"]["name"]], info["classes"], info["input"]["size"]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the type of the input is decided by the first call
-            block = mx.gluon.SymbolBlock.imports(str(symbol_file), inputs, str(params), ctx)
-        # outputs can come back in another order than they were exported in
-        order = _output_order(symbol_file)
-    except (mx.MXNetError, ValueError, KeyError, TypeError, AssertionError) as error:
+        info["classes"], info["input"]["size"]  # are needed
+        graph = exported_graph(symbol_file, params, OUTPUTS, ctx)
+        missing = set(graph.symbol.list_inputs()) - set(graph.params) - {info["input"]["name"]}
+        if missing:
+            raise ValueError("{} has no value of {}".format(params, min(missing)))
+    except (mx.MXNetError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             "exported network '{}' cannot be read: {}".format(symbol_file, first_line(error))
         ) from None
-
-    def graph(images):
-        outputs = block(images)
-        return [outputs[i] for i in order]
-
-    return Predictor(graph, classes, size, ctx)
-
-
-def _output_order(symbol_file):
-    names = [name[: -len("_output")] for name in mx.sym.load(str(symbol_file)).list_outputs()]
-    return [names.index(name) for name in OUTPUTS]
+    return graph, info
 
 
 def _weights_of(source):

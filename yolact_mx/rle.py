@@ -48,20 +48,35 @@ def run_lengths(counts):
         counts = counts.encode("ascii")
     if not isinstance(counts, bytes) or not counts:
         return None
-    bits = np.frombuffer(counts, np.uint8).astype(np.int64) - ord("0")
+    bits = np.frombuffer(counts, np.uint8) - np.uint8(ord("0"))  # what is below "0" wraps round
     ends = np.flatnonzero(bits & 0x20 == 0)
-    if bits.min() < 0 or bits.max() > 0x3F or not len(ends) or ends[-1] != len(bits) - 1:
+    if bits.max() > 0x3F or not len(ends) or ends[-1] != len(bits) - 1:
         return None
-    starts = np.append(0, ends[:-1] + 1)
+    starts = np.zeros_like(ends)
+    starts[1:] = ends[:-1] + 1
     lengths = ends + 1 - starts
     if lengths.max() > 7:  # 35 bits, more than any image has pixels
         return None
     shifts = 5 * (np.arange(len(bits)) - np.repeat(starts, lengths))
-    runs = np.add.reduceat((bits & 0x1F) << shifts, starts)
-    runs -= np.where(bits[ends] & 0x10, 1 << 5 * lengths, 0)  # the sign
+    runs = np.add.reduceat((bits & 0x1F).astype(np.int64) << shifts, starts)
+    runs -= (bits[ends] >> 4 & 1).astype(np.int64) << 5 * lengths  # the sign
     runs[1::2] = np.cumsum(runs[1::2])
     runs[2::2] = np.cumsum(runs[2::2])
     return runs if (runs >= 0).all() else None
+
+
+def decode_part(rle):
+    """``(x, y, part)``: the pixels of a compressed RLE within its bounding box, (h, w) uint8.
+
+    The time depends on the object, not on the image.  The RLE has to be a valid one.
+    """
+    x, y, width, height = mask_utils.toBbox(rle).astype(int).tolist()
+    rows = rle["size"][0]
+    edges = np.cumsum(run_lengths(rle["counts"])) - x * rows  # between zeros and ones, in turns
+    column_wise = np.zeros(width * rows, np.uint8)
+    for start, end in zip(edges[0::2].tolist(), edges[1::2].tolist()):
+        column_wise[start:end] = 1
+    return x, y, column_wise.reshape(width, rows)[:, y:y + height].T
 
 
 def is_number(value):

@@ -30,20 +30,47 @@ def match_anchors(
     (N,) int32
         g + 1 for object g, 0 for background, -1 to ignore.  All 0 without objects.
     """
-    corners = box_ops.anchor_corners(anchors.astype(np.float32))
+    columns = np.array(anchors.T, np.float32, order="C")
+    corners = np.concatenate([columns[:2] - columns[2:] / 2, columns[:2] + columns[2:] / 2])
+    areas = box_ops.area(corners.T)
     match = np.zeros(len(anchors), np.int32)
     if len(gt_boxes):
-        overlap = box_ops.iou(gt_boxes.astype(np.float32), corners)  # (n, N)
-        best, match = overlap.max(axis=0), overlap.argmax(axis=0).astype(np.int32) + 1
+        overlap = _overlaps(gt_boxes.astype(np.float32), corners, areas)  # (n, N)
+        best = overlap[0].copy()
+        match[:] = 1
+        for i, row in enumerate(overlap[1:], start=2):
+            match[row > best] = i  # of equals the first
+            np.maximum(best, row, out=best)
         match[best < positive_iou] = IGNORE
         match[best < negative_iou] = BACKGROUND
         for gt, anchor in _forced(overlap):
             match[anchor] = gt + 1
-    if len(crowd_boxes):
-        crowd_boxes = crowd_boxes.astype(np.float32)
-        share = box_ops.intersection(crowd_boxes, corners) / box_ops.area(corners)
-        match[(match <= BACKGROUND) & (share.max(axis=0) > crowd_iou)] = IGNORE
+    for crowd in crowd_boxes.astype(np.float32):
+        match[(match <= BACKGROUND) & (_intersection(crowd, corners) / areas > crowd_iou)] = IGNORE
     return match
+
+
+def _intersection(box, corners):
+    """Areas of overlap of a box (4,) with boxes whose coordinates are the rows of (4, N)."""
+    x1, y1, x2, y2 = corners
+    width = np.minimum(x2, box[2])
+    width -= np.maximum(x1, box[0])
+    height = np.minimum(y2, box[3])
+    height -= np.maximum(y1, box[1])
+    np.maximum(width, 0, out=width)
+    width *= np.maximum(height, 0, out=height)
+    return width
+
+
+def _overlaps(gt_boxes, corners, areas):
+    """(n, N) IoU.  One object at a time: its rows stay in the processor's cache."""
+    overlap = np.empty((len(gt_boxes), corners.shape[1]), np.float32)
+    for row, box, area in zip(overlap, gt_boxes, box_ops.area(gt_boxes)):
+        shared = _intersection(box, corners)
+        union = area + areas
+        union -= shared
+        np.divide(shared, union, out=row)
+    return overlap
 
 
 def _forced(overlap):

@@ -1,16 +1,15 @@
 """The training loop, in the open: batches, one static graph, one update, a log, checkpoints."""
 
 import logging
-import signal
 import warnings
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import mxnet as mx
 from mxnet import autograd, gluon
 from tqdm import tqdm
 
-from .anchors import build_anchors, input_sizes
 from .checkpoint import (
     latest_checkpoint,
     load_weights,
@@ -21,20 +20,23 @@ from .checkpoint import (
 )
 from .config import save_config
 from .data.loader import build_loader
-from .data.samples import EpochBatches, TrainingSamples
-from .errors import CheckpointError, DatasetError, NonFiniteLoss, UserError
+from .distributed import Workers, last_words
+from .errors import CheckpointError, DatasetError, UserError
 from .evaluate import CocoEvaluator
-from .losses import TrainStep, build_loss
+from .input_shapes import PerShape
+from .losses import build_step, loss_terms
 from .models import build_yolact
 from .nn.dynamic_conv import set_temperature, temperature_at
 from .predict import predictor_of
 from .schedule import build_schedule, lr_at
+from .stopper import Stopper
+from .training_data import build_batches, build_samples
 from .training_log import TrainingLog
 from .updater import Updater
 
 logger = logging.getLogger(__name__)
 
-_BATCH_INPUTS = ("images", "match", "gt_boxes", "gt_labels", "gt_masks", "gt_semantic")
+BATCH_INPUTS = ("images", "match", "gt_boxes", "gt_labels", "gt_masks", "gt_semantic")
 _STATE = ("step", "best", "stale", "validated")
 _FREEZE_BELOW = 6  # images per device, as in the reference
 
@@ -56,14 +58,27 @@ class Trainer:
         Length of the run, instead of the schedule's.
     augmented : bool
         False switches all augmentation off.
+    workers : Workers, optional
+        The batch is split evenly over them too.
     """
 
-    def __init__(self, config, train_set, val_set, out_dir, contexts, steps=None, augmented=True):
+    def __init__(
+        self,
+        config,
+        train_set,
+        val_set,
+        out_dir,
+        contexts,
+        steps=None,
+        augmented=True,
+        workers=None,
+    ):
         self.config, self.contexts = config, contexts
+        self.workers = workers or Workers()
         self.train_set, self.val_set = train_set, val_set
         self.out_dir = Path(out_dir)
         settings = config.train
-        parts = len(contexts) * settings.accumulate
+        parts = self.workers.size * len(contexts) * settings.accumulate
         if settings.batch_size % parts:
             raise UserError(
                 "key 'train.batch_size': expected a multiple of {} (devices times "
@@ -77,16 +92,10 @@ class Trainer:
         self.net = build_yolact(
             config, classes, contexts, training=True, freeze_bn=_freeze_bn(settings, parts)
         )
-        loss = build_loss(config, self.net, classes)
-        loss.collect_params(".*anchors").initialize(ctx=contexts)
-        self.terms = loss.terms
-        self.graph = TrainStep(self.net, loss)
-        self.graph.hybridize(static_alloc=True)
-        self.updater = Updater(self.net, contexts, settings)
-        _, levels, proto_size = input_sizes(config)
-        self.samples = TrainingSamples(
-            train_set, config, build_anchors(config), levels, proto_size, augmented
-        )
+        self.terms = loss_terms(self.net.mask_iou)
+        self.graph = PerShape(partial(build_step, config, self.net, classes, contexts))
+        self.updater = Updater(self.net, contexts, settings, self.workers)
+        self.samples = build_samples(config, train_set, augmented)
         # best mask AP, validations since then, and the step of the last one
         self._validate_every = settings.validate_every * (len(train_set) // settings.batch_size)
         self.step, self.best, self.stale, self.validated = 0, None, 0, 0
@@ -138,37 +147,41 @@ class Trainer:
                 "'{}' holds an earlier run: --resume continues it, another --out starts a new "
                 "one".format(self.out_dir)
             )
-        settings = self.config.train
-        batches = EpochBatches(
-            len(self.samples), settings.batch_size, settings.seed, self.step, self.steps
-        )
-        self.out_dir.mkdir(parents=True, exist_ok=True)
-        save_config(self.config, self.out_dir / "config.yml")
+        settings, workers = self.config.train, self.workers
+        part = workers.rank, workers.size
+        batches = build_batches(self.config, self.train_set, self.step, self.steps, part)
+        self.updater.start()
+        workers.require_equal({"images": len(self.samples), "steps done": self.step})
+        if workers.rank == 0:
+            self.out_dir.mkdir(parents=True, exist_ok=True)
+            save_config(self.config, self.out_dir / "config.yml")
+        stopper = Stopper(workers.size > 1 and partial(last_words, self.out_dir, workers))
         annealed = settings.temperature_epochs * batches.steps_per_epoch
         try:
-            with _Stopper() as stopper, TrainingLog(self, batches.steps_per_epoch) as log:
+            with stopper, TrainingLog(self, batches.steps_per_epoch) as log:
                 # stopped between a checkpoint and the validation that was to follow it
                 metrics = self._validate_if_due(log)
                 for batch in self._batches(batches, stopper):
                     if self.step <= annealed:
                         set_temperature(self.net, temperature_at(self.step, annealed))
-                    log.add(self._step(batch), batch["image_ids"])
+                    log.add(self.update(batch), batch["image_ids"])
                     if self.step % settings.checkpoint_every == 0 or self.step == self.steps:
                         self._save(log)
-                    if stopper.asked:
+                    if workers.agree_to_stop(stopper.asked):
                         break
                     metrics = self._validate_if_due(log)
                     if self._is_stale(self.stale):
                         logger.info("no better mask AP in %d validations: stopped", self.stale)
                         self._save(log)
                         return metrics
-                if stopper.asked:  # also while it waited for a batch
-                    if self.step:
-                        self._save(log)
-                    raise KeyboardInterrupt
+                else:
+                    if self.step == self.steps:
+                        return metrics  # else stopped while it waited for a batch
+                if self.step:
+                    self._save(log)
+                raise KeyboardInterrupt
         finally:
             mx.nd.waitall()  # an engine at work does not survive the end of the process
-        return metrics
 
     def _batches(self, batches, stopper):
         """Batches of the run.  A signal to the whole process group ends the loader's processes
@@ -179,15 +192,17 @@ class Trainer:
             if not stopper.asked:
                 raise
 
-    def _step(self, batch):
+    def update(self, batch):
         """One update; returns lr and the loss terms, still being computed."""
         # random choices within the graph depend on the step alone, also after a resume
         mx.random.seed(self.config.train.seed + self.step)
         lr = lr_at(self.step, self.schedule)
         self.step += 1
-        totals = mx.nd.array([batch["num_positives"], len(batch["image_ids"])])
+        totals = self.workers.total(
+            "totals", mx.nd.array([batch["num_positives"], len(batch["image_ids"])])
+        )
         contexts = self.contexts * self.config.train.accumulate
-        parts = [gluon.utils.split_and_load(batch[name], contexts) for name in _BATCH_INPUTS]
+        parts = [gluon.utils.split_and_load(batch[name], contexts) for name in BATCH_INPUTS]
         parts = list(zip(contexts, zip(*parts)))
         terms = []
         while parts:
@@ -199,16 +214,19 @@ class Trainer:
             autograd.backward([total for total, _ in outputs])
             terms += [part for _, part in outputs]
         self.updater.step(lr)
-        return lr, terms
+        return lr, self.workers.total_terms(terms)
 
     def _validate_if_due(self, log):
         if not self._validation_due(self.step, self.validated):
             return None
         log.flush()  # raises on a bad loss before anything is written
-        self._require_finite_weights()
-        with self.updater.average.applied() if self.updater.average else nullcontext():
-            metrics = self._validate(log)
-        log.validation(metrics)
+        self.updater.require_finite(self.step)
+        metrics = None
+        if self.workers.rank == 0:
+            with self.updater.average.applied() if self.updater.average else nullcontext():
+                metrics = self._validate(log)
+            log.validation(metrics)
+        self.stale, self.validated = self.workers.of_first(self.stale), self.step
         return metrics
 
     def _validate(self, log):
@@ -239,46 +257,16 @@ class Trainer:
     def _is_stale(self, stale):
         return 0 < self.config.train.patience <= stale
 
-    def _require_finite_weights(self):
-        """The loss does not always tell: ReLU makes 0 of NaN, so spoilt weights can look well."""
-        weights = [p.data(self.contexts[0]) for p in self.net.collect_params().values()]
-        # one array each: multi_all_finite writes past its end from 200 arrays on
-        finite = mx.nd.concat(*[mx.nd.all_finite(weight) for weight in weights], dim=0)
-        if not finite.min().asscalar():
-            raise NonFiniteLoss(
-                "weights are not finite after step {} (train.lr too high?); the checkpoints "
-                "before it are good".format(self.step)
-            )
-
     def _save(self, log):
         log.flush()  # raises on a bad loss before anything is written
-        self._require_finite_weights()
+        self.updater.require_finite(self.step)
         state = {name: getattr(self, name) for name in _STATE}
         state.update(classes=list(self.config.classes), seed=self.config.train.seed)
-        save_checkpoint(
-            self.out_dir / "checkpoints", self.net, self.updater, state, self.updater.average
-        )
-
-
-class _Stopper:
-    """Ctrl-C or SIGTERM asks to stop after the step at hand; a second one stops at once."""
-
-    def __init__(self):
-        self.asked = False
-
-    def __enter__(self):
-        self._before = [(s, signal.signal(s, self._ask)) for s in (signal.SIGINT, signal.SIGTERM)]
-        return self
-
-    def __exit__(self, *_):
-        for number, handler in self._before:
-            signal.signal(number, handler)
-
-    def _ask(self, *_):
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        logger.info("stopping after this step; a checkpoint will be written")
+        if self.workers.rank == 0:
+            save_checkpoint(
+                self.out_dir / "checkpoints", self.net, self.updater, state, self.updater.average
+            )
+        self.workers.barrier()  # who stops now leaves a checkpoint that is complete
 
 
 def _freeze_bn(settings, devices):

@@ -22,11 +22,13 @@ class TrainingLog:
 
     def __enter__(self):
         trainer = self._trainer
+        writes = trainer.workers.rank == 0
         path = trainer.out_dir / "log.jsonl"
-        _cut(path, trainer.step, trainer.validated)
-        self._file = open(str(path), "a", encoding="utf-8")
+        if writes:
+            _cut(path, trainer.step, trainer.validated)
+        self._file = open(str(path) if writes else os.devnull, "a", encoding="utf-8")
         self._board = None
-        if trainer.config.train.tensorboard:
+        if trainer.config.train.tensorboard and writes:
             self._board = TensorBoard(trainer.out_dir, trainer.step)
         self._bar = tqdm(
             total=self._trainer.steps,
@@ -34,6 +36,7 @@ class TrainingLog:
             unit="step",
             dynamic_ncols=True,
             mininterval=1.0,
+            disable=not writes,
         )
         return self
 

@@ -6,11 +6,12 @@ import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
 
-from .errors import CheckpointError, ConfigError
+from .distributed import Workers
+from .errors import CheckpointError, ConfigError, NonFiniteLoss
 
 
 class Updater:
-    """Optimizer step over all devices, with gradient clipping and averaged weights.
+    """Optimizer step over all devices and workers, with gradient clipping and averaged weights.
 
     Parameters
     ----------
@@ -18,9 +19,11 @@ class Updater:
         Initialised; gradients of its parameters are summed over the parts of a batch.
     contexts : list of Context
     settings : TrainConfig
+    workers : Workers, optional
     """
 
-    def __init__(self, net, contexts, settings):
+    def __init__(self, net, contexts, settings, workers=None):
+        self._workers = workers or Workers()
         self._net, self._contexts, self._settings = net, contexts, settings
         freeze(net, settings.freeze)
         self._trained = _trained(net)
@@ -36,10 +39,25 @@ class Updater:
             net.collect_params(),
             settings.optimizer,
             options,
-            kvstore="device" if len(contexts) > 1 else None,
+            kvstore=self._workers.store or ("device" if len(contexts) > 1 else None),
+            # with True the servers would keep the first learning rate for ever
             update_on_kvstore=False,
         )
         self.average = WeightAverage(self._trained, settings.ema) if settings.ema else None
+
+    def start(self):
+        """All workers take the weights of the first, for whom they have to be final by now."""
+        trainer, store = self._trainer, self._workers.store
+        if not store or trainer._kv_initialized:
+            return
+        trainer._init_kvstore()
+        for key, parameter in enumerate(trainer._params):
+            # Copied: MXNet may hold weights in the layout of its CPU kernels, which the store
+            # refuses without a word
+            store.broadcast(key, parameter.list_data()[0].copy(), parameter.list_data())
+        trainer._params_to_init = []
+        # or a fast worker's gradients can reach a server before a slow one has its weights
+        self._workers.barrier()
 
     def step(self, lr):
         """Change the parameters; the loss is normalised already."""
@@ -56,6 +74,20 @@ class Updater:
         if self.average:
             self.average.update()
 
+    def require_finite(self, step):
+        """Raises NonFiniteLoss if a weight is not finite after ``step`` updates.
+
+        The loss does not always tell: ReLU makes 0 of NaN, so spoilt weights can look well.
+        """
+        weights = [p.data(self._contexts[0]) for p in self._net.collect_params().values()]
+        # one array each: multi_all_finite writes past its end from 200 arrays on
+        finite = mx.nd.concat(*[mx.nd.all_finite(weight) for weight in weights], dim=0)
+        if not finite.min().asscalar():
+            raise NonFiniteLoss(
+                "weights are not finite after step {} (train.lr too high?); the checkpoints "
+                "before it are good".format(step)
+            )
+
     def save_states(self, path):
         self._trainer.save_states(path)
 
@@ -64,6 +96,7 @@ class Updater:
 
         Raises CheckpointError when another optimizer wrote it.
         """
+        self.start()
         self._trainer.load_states(path)
         optimizer = self._trainer._optimizer
         found = type(optimizer).__name__.lower()

@@ -10,6 +10,7 @@ EXAMPLES = """examples:
       --val-ann val.json --val-images val/ model.backbone.weights=mobilenetv2.params
   %(prog)s yolact_plus_resnet50 --data coco --ctx gpu:0,1 model.backbone.weights=imagenet
   %(prog)s shapes --data data/shapes --out runs/shapes --resume
+  launch.py -n 4 -- %(prog)s yolact_resnet50 --data coco --kvstore dist_sync  # docs/distributed.md
 """
 
 
@@ -31,6 +32,11 @@ def parse(argv, prog=None):
     data.add_argument("--val-images", metavar="DIR")
     parser.add_argument("--out", metavar="RUN_DIR", help="default: runs/CONFIG")
     parser.add_argument("--ctx", default="cpu", help="cpu | gpu:0 | gpu:0,1 | cpu:0,1")
+    parser.add_argument(
+        "--kvstore",
+        choices=("dist_sync", "dist_device_sync", "horovod"),
+        help="train as one of several workers; train.batch_size is that of all together",
+    )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=positive, help="stop after so many steps")
     length.add_argument("--epochs", type=positive, help="stop after so many epochs")
@@ -47,6 +53,16 @@ def parse(argv, prog=None):
 
 def main(argv=None, prog=None):
     args = parse(argv, prog)
+    from ..distributed import connect  # of a server it does not return
+
+    workers, devices = connect(args.kvstore, contexts(args.ctx))
+    with workers:
+        if workers.rank:
+            logging.getLogger().setLevel(logging.WARNING)  # worker 0 says it all
+        run(args, workers, devices)
+
+
+def run(args, workers, devices):
     from ..config import load_config
     from ..data.coco import CocoDataset, require_trainable
     from ..evaluate import format_table
@@ -71,9 +87,10 @@ def main(argv=None, prog=None):
         train_set,
         val_set,
         args.out or "runs/" + config.name,
-        contexts(args.ctx),
+        devices,
         steps,
         augmented=not args.no_augment,
+        workers=workers,
     )
     if args.pretrained:
         trainer.load_pretrained(args.pretrained)
@@ -90,4 +107,5 @@ def main(argv=None, prog=None):
     metrics = trainer.fit()
     if metrics:
         print(format_table(metrics))
-    print("weights and log: {}".format(trainer.out_dir))
+    if workers.rank == 0:
+        print("weights and log: {}".format(trainer.out_dir))

@@ -10,6 +10,8 @@ import cv2
 import numpy as np
 from pycocotools import mask as mask_utils
 
+from ..rle import decode_part, run_lengths
+
 # Exporters round, and some count pixels from 1: so much outside the image is no fault.
 OUTSIDE_TOLERANCE = 1.0  # pixels
 # pycocotools takes memory in proportion to a polygon's extent; a stray exponent must not hang.
@@ -73,6 +75,32 @@ def to_rle(segmentation, width, height):
     if isinstance(segmentation, dict):
         return segmentation
     return mask_utils.merge(mask_utils.frPyObjects(segmentation, height, width))
+
+
+class MaskParts:
+    """Masks that are not rasterised yet: iterating yields ``(x, y, part)`` of each.
+
+    ``part`` (h, w) uint8 is the rectangle that holds all its pixels, (x, y) where it begins; it
+    has a side of 0 where only the box of an object is known (a segmentation of None).
+    """
+
+    def __init__(self, segmentations, width, height):
+        self._segmentations, self._size = segmentations, (width, height)
+
+    def __len__(self):
+        return len(self._segmentations)
+
+    def __getitem__(self, index):
+        """The masks of ``index`` (boolean mask or positions)."""
+        chosen = np.arange(len(self))[index]
+        return MaskParts([self._segmentations[i] for i in chosen], *self._size)
+
+    def __iter__(self):
+        for segmentation in self._segmentations:
+            if segmentation is None:
+                yield 0, 0, np.zeros((0, 0), np.uint8)
+            else:
+                yield decode_part(to_rle(segmentation, *self._size))
 
 
 def to_xyxy(bbox, width, height):
@@ -166,7 +194,7 @@ def _check_rle(rle, width, height):
     if rle.get("size") != [height, width]:
         return None, None, ["rle_size_mismatch"]
     runs = _run_lengths(rle.get("counts"))
-    if runs is None or runs.min(initial=0) < 0 or runs.sum() != width * height:
+    if runs is None or runs.sum() != width * height:
         return None, None, ["rle_bad_counts"]
     if not runs[1::2].any():
         return None, None, ["rle_empty"]
@@ -180,36 +208,13 @@ def _run_lengths(counts):
 
     pycocotools trusts the counts: damaged ones give pixels from foreign memory.
     """
-    if isinstance(counts, str) and counts and counts.isascii():
-        return _parse_counts(counts.encode("ascii"))
+    if isinstance(counts, str):
+        return run_lengths(counts)
     if not isinstance(counts, list) or not _all_finite(counts):
         return None
     runs = np.array(counts, np.float64)
     whole = (runs >= 0) & (runs < 1 << 32) & (runs == runs.round())
     return runs.astype(np.int64) if whole.all() else None
-
-
-def _parse_counts(text):
-    """Run lengths of a compressed RLE, None when the text is damaged.
-
-    Each number is a group of characters from "0" on, holding 5 bits of value each (lowest
-    first, two's complement) and a sixth bit "more follows".  From the fourth number on it is
-    the difference to the number two before.
-    """
-    chars = np.frombuffer(text, np.uint8).astype(np.int64) - ord("0")
-    ends = np.flatnonzero((chars & 0x20) == 0)
-    if chars.min() < 0 or chars.max() > 0x3F or not len(ends) or ends[-1] != len(chars) - 1:
-        return None
-    starts = np.append(0, ends[:-1] + 1)
-    lengths = ends + 1 - starts
-    if lengths.max() > 7:  # 35 bits: more than any image has pixels
-        return None
-    shifts = 5 * (np.arange(len(chars)) - np.repeat(starts, lengths))
-    runs = np.add.reduceat((chars & 0x1F) << shifts, starts)
-    runs -= np.where(chars[ends] & 0x10, 1 << 5 * lengths, 0)
-    runs[1::2] = np.cumsum(runs[1::2])
-    runs[2::2] = np.cumsum(runs[2::2])
-    return runs
 
 
 def _all_numbers(values):

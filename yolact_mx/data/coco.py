@@ -11,6 +11,7 @@ of any other size is an error, for its annotations would be shifted.
 import copy
 import os
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 from pycocotools import mask as mask_utils
@@ -18,9 +19,10 @@ from pycocotools import mask as mask_utils
 from ..errors import DatasetError
 from . import annotations as ann
 from .coco_json import match_classes, plain_id, read_categories, read_coco_json, read_images
-from .images import read_image
+from .images import UnreadImage, read_image
 from .report import DatasetReport
 from .sample import Sample
+from .views import View, see_masks, whole
 
 MISSES_SHOWN = 5
 
@@ -138,15 +140,24 @@ class CocoDataset:
 
     def __getitem__(self, index):
         """The image and its objects; an image without objects has arrays of length 0."""
+        sample = self.unread(index)
+        view = View(whole(sample.image))
+        return replace(sample, image=sample.image.read(), masks=see_masks(sample.masks, view))
+
+    def unread(self, index):
+        """The same Sample, but its ``image`` an UnreadImage and its ``masks`` MaskParts: read and
+        rasterised as far as they are needed."""
         image = self._images[index]
-        pixels, objects = self.read_image(index), image.annotations
-        masks = _rasterise(objects, image.width, image.height)
-        boxes = [ann.to_xyxy(a.bbox, image.width, image.height) for a in objects]
+        objects, size = image.annotations, (image.width, image.height)
+        boxes = [ann.to_xyxy(a.bbox, *size) for a in objects]
+        segmentations = [a.segmentation for a in objects]
         return Sample(
-            image=pixels, boxes=np.array(boxes, np.float32).reshape(-1, 4),
+            image=UnreadImage(self._path(image), size),
+            boxes=np.array(boxes, np.float32).reshape(-1, 4),
             labels=np.array([self._label_of[a.category_id] for a in objects], np.int64),
-            masks=masks, crowd=np.array([a.crowd for a in objects], bool),
-            has_mask=masks.any(axis=(1, 2)), image_id=image.id)
+            masks=ann.MaskParts(segmentations, *size),
+            crowd=np.array([a.crowd for a in objects], bool),
+            has_mask=np.array([s is not None for s in segmentations], bool), image_id=image.id)
 
     def _path(self, image):
         return os.path.join(self.image_dir, image.file_name)
@@ -243,16 +254,6 @@ def _warn_repeated_ids(images, report):
             if annotation.id in seen:
                 report.warn("duplicate_annotation_id", annotation.id)
             seen.add(annotation.id)
-
-
-def _rasterise(objects, width, height):
-    """(n, H, W) uint8 masks, one per object; zeros where only the box is known."""
-    masks = np.zeros((len(objects), height, width), np.uint8)
-    known = [i for i, a in enumerate(objects) if a.segmentation is not None]
-    if known:
-        rles = [ann.to_rle(objects[i].segmentation, width, height) for i in known]
-        masks[known] = mask_utils.decode(rles).transpose(2, 0, 1)  # (H, W, n) -> (n, H, W)
-    return masks
 
 
 def _ground_truth(annotation, number, image):

@@ -9,10 +9,11 @@ import numpy as np
 class Sample:
     """An image and its objects.  The five per-object arrays always have the same length.
 
-    image: (H, W, 3) BGR, uint8 as read or float32 in 0..255 during augmentation.
+    image: (H, W, 3) BGR, uint8 as read or float32 in 0..255 during augmentation; an UnreadImage
+        until its pixels are needed.
     boxes: (n, 4) float32 or float64, xyxy, pixels.
     labels: (n,) int64, contiguous foreground classes 0..C-1 (crowds keep their class).
-    masks: (n, H, W) uint8, 0 or 1.
+    masks: (n, H, W) uint8, 0 or 1; MaskParts until they are needed.
     crowd: (n,) bool, True for COCO ``iscrowd`` regions (ignore regions, never targets).
     has_mask: (n,) bool, False when only the box of the object is known.
     image_id: id in the annotation file (int or str).

@@ -2,43 +2,35 @@
 
 The set and its order are SSD's, as YOLACT trains with it: photometric, expand, random crop,
 mirror, resize.  Every random function comes in two halves.  ``draw_*`` takes the random numbers
-and decides; the rest applies the decision.  So :func:`augment` draws everything first and then
-touches only the pixels that survive: one window of the image, which expand may push beyond the
-image's edge and crop shrinks, is cut out, coloured and resized once.
+and decides; the rest applies the decision (:mod:`.views`).  So :func:`draw_view` draws everything
+before a pixel is read, and then only those that survive are touched: one window of the image,
+which expand may push beyond the image's edge and crop shrinks, is cut out, coloured and resized
+once.
 
 ``rng`` is a ``numpy.random.RandomState`` or anything with its ``randint`` and ``uniform``.
 """
 from dataclasses import replace
-from typing import NamedTuple
 
 import cv2
 import numpy as np
 
-# Pixel means (BGR, 0..255) of ImageNet: the colour of the canvas around an expanded image,
-# whatever statistics the network's input is normalised with.
-MEAN_BGR = (103.94, 116.78, 123.68)
+from .views import (
+    MEAN_BGR,
+    Colour,
+    View,
+    Window,
+    recolour,
+    see_boxes,
+    see_image,
+    see_masks,
+    whole,
+)
+
 MIN_SIDE = 4.0 / 550.0
 
 _CROP_CHOICES = 6  # one of them leaves the image alone
 _CROP_TRIALS = 50  # for each choice
 _CROP_ROUNDS = 50  # choices before the image is left alone for good
-
-
-class Colour(NamedTuple):
-    """A change of colour: offset, factor and whether it comes first, saturation factor, degrees."""
-    brightness: float
-    contrast: float
-    contrast_first: bool
-    saturation: float
-    hue: float
-
-
-class Window(NamedTuple):
-    """A rectangle of whole pixels, xyxy, in the image's coordinates; it may leave the image."""
-    x1: int
-    y1: int
-    x2: int
-    y2: int
 
 
 def sample_rng(seed, epoch, index):
@@ -73,20 +65,34 @@ def augment(sample, rng, size, options):
         Image float32, not clipped: it leaves 0..255 where the colours were changed.  Objects that
         were cropped away or became too small are gone; that may leave none.
     """
+    sample, view = draw_view(sample, rng, size, options)
+    return replace(sample, image=see_image(sample.image, view), masks=see_masks(sample.masks, view))
+
+
+def draw_view(sample, rng, size, options):
+    """What :func:`augment` does to a sample, without its pixels.
+
+    Returns
+    -------
+    sample : Sample
+        The objects that stay, with their boxes as augmented; image and masks as they were.
+    view : View
+        How image and masks are to be seen.
+    """
     colour = draw_colour(rng) if options.photometric else None
-    window = _whole(sample)
+    window = whole(sample.image)
     if options.expand:
         window = draw_expansion(rng, window)
     if options.crop:
         sample, window = _crop(sample, rng, window)
-    flip = options.mirror and rng.randint(2) == 1
-    sample = _view(sample, window, size, flip, colour)
-    return drop_small(sample, options.min_side)
+    view = View(window, size, options.mirror and rng.randint(2) == 1, colour)
+    sample = replace(sample, boxes=see_boxes(sample.boxes, view))
+    return sample.keep(_larger(sample.boxes, options.min_side, size)), view
 
 
 def photometric(sample, rng):
     """Random brightness, contrast, saturation and hue; image float32, not clipped to 0..255."""
-    return replace(sample, image=_recolour(sample.image, draw_colour(rng)))
+    return replace(sample, image=recolour(sample.image, draw_colour(rng)))
 
 
 def expand(sample, rng, mean=MEAN_BGR, max_ratio=4.0):
@@ -94,7 +100,8 @@ def expand(sample, rng, mean=MEAN_BGR, max_ratio=4.0):
 
     The canvas has the colour ``mean`` (BGR); objects move with the image.
     """
-    return _view(sample, draw_expansion(rng, _whole(sample), max_ratio), fill=mean)
+    window = draw_expansion(rng, whole(sample.image), max_ratio)
+    return _see(sample, View(window, fill=tuple(mean)))
 
 
 def random_crop(sample, rng):
@@ -104,17 +111,18 @@ def random_crop(sample, rng):
     crowd has to stay.  An image without any such object is a negative wherever it is cut, so every
     crop of it will do.  The image is left alone in one case of six, and when no crop was found.
     """
-    return _view(*_crop(sample, rng, _whole(sample)))
+    sample, window = _crop(sample, rng, whole(sample.image))
+    return _see(sample, View(window))
 
 
 def mirror(sample, rng):
     """Every other time: image, masks and boxes flipped left to right."""
-    return _view(sample, _whole(sample), flip=rng.randint(2) == 1)
+    return _see(sample, View(whole(sample.image), flip=rng.randint(2) == 1))
 
 
 def resize(sample, size):
     """Image (float32), masks and boxes at ``size`` (width, height), whatever the aspect."""
-    return _view(sample, _whole(sample), size)
+    return _see(sample, View(whole(sample.image), size))
 
 
 def resize_image(image, size):
@@ -128,16 +136,20 @@ def resize_image(image, size):
 def drop_small(sample, min_side=MIN_SIDE):
     """Without the objects whose box is no wider or no higher than ``min_side`` of the image's."""
     height, width = sample.image.shape[:2]
-    sides = sample.boxes[:, 2:] - sample.boxes[:, :2]
-    return sample.keep((sides > (min_side * width, min_side * height)).all(axis=1))
+    return sample.keep(_larger(sample.boxes, min_side, (width, height)))
 
 
 def normalize(image, mean, std):
     """(H, W, 3) BGR in 0..255 -> (3, H, W) float32 RGB, (x - mean) / std; mean and std are RGB."""
-    planes = np.empty((3,) + image.shape[:2], np.float32)
-    for k, plane in enumerate(planes):
-        np.subtract(image[:, :, 2 - k], np.float32(mean[k]), out=plane)
-        plane /= np.float32(std[k])
+    return normalize_planes(
+        np.array(image.transpose(2, 0, 1)[::-1], np.float32, order="C"), mean, std)
+
+
+def normalize_planes(planes, mean, std):
+    """(3, H, W) float32 RGB in 0..255 -> (x - mean) / std, in place; mean and std are RGB."""
+    for plane, offset, scale in zip(planes, mean, std):
+        plane -= np.float32(offset)
+        plane /= np.float32(scale)
     return planes
 
 
@@ -150,24 +162,24 @@ def draw_colour(rng):
     hue = rng.uniform(-18, 18) if rng.randint(2) else 0.0
     if not contrast_first:
         contrast = _draw_factor(rng)
-    return Colour(brightness, contrast, contrast_first, saturation, hue)
+    return Colour(brightness, contrast, saturation, hue)
 
 
 def draw_expansion(rng, window, max_ratio=4.0):
     """-> ``window`` every other time, else a larger Window around it."""
     if rng.randint(2):
         return window
-    width, height = window.x2 - window.x1, window.y2 - window.y1
+    width, height = window.size
     ratio = rng.uniform(1, max_ratio)
     left = int(rng.uniform(0, width * ratio - width))
     top = int(rng.uniform(0, height * ratio - height))
-    return Window(window.x1 - left, window.y1 - top,
-                  window.x1 - left + int(width * ratio), window.y1 - top + int(height * ratio))
+    return Window(-left, -top, int(width * ratio) - left, int(height * ratio) - top).moved(
+        window.x1, window.y1)
 
 
 def draw_crop(rng, window, sample):
     """-> (Window inside ``window``, (n,) bool: the objects that stay), or None for no crop."""
-    width, height = window.x2 - window.x1, window.y2 - window.y1
+    width, height = window.size
     centres = (sample.boxes[:, :2] + sample.boxes[:, 2:]) / 2
     negative = sample.crowd.all()  # also true without objects
     for _ in range(_CROP_ROUNDS):
@@ -178,51 +190,17 @@ def draw_crop(rng, window, sample):
             if not 0.5 <= h / w <= 2:
                 continue
             left, top = rng.uniform(0, width - w), rng.uniform(0, height - h)
-            crop = Window(window.x1 + int(left), window.y1 + int(top),
-                          window.x1 + int(left + w), window.y1 + int(top + h))
+            crop = Window(int(left), int(top), int(left + w), int(top + h)).moved(
+                window.x1, window.y1)
             kept = ((centres > crop[:2]) & (centres < crop[2:])).all(axis=1)
             wanted = negative or (kept & ~sample.crowd).any()
-            if wanted and _overlap(sample.image, crop):
+            if wanted and min(crop.within(whole(sample.image)).size) > 0:
                 return crop, kept
     return None
 
 
 def _draw_factor(rng):
     return rng.uniform(0.5, 1.5) if rng.randint(2) else 1.0
-
-
-def _recolour(image, colour):
-    """(h, w, 3) BGR -> float32 copy with the change of colour."""
-    image = image.astype(np.float32)
-    if colour.brightness:
-        image += np.float32(colour.brightness)
-    if colour.contrast_first and colour.contrast != 1:
-        image *= np.float32(colour.contrast)
-    # Also without a change: for a pixel whose three values are negative the way to HSV and back
-    # is not the identity, and the reference always goes it.
-    image = cv2.cvtColor(image, cv2.COLOR_BGR2HSV)
-    if colour.saturation != 1:
-        image[:, :, 1] *= np.float32(colour.saturation)
-    if colour.hue:
-        _turn_hue(image[:, :, 0], np.float32(colour.hue))
-    image = cv2.cvtColor(image, cv2.COLOR_HSV2BGR)
-    if colour.contrast != 1 and not colour.contrast_first:
-        image *= np.float32(colour.contrast)
-    return image
-
-
-def _turn_hue(hue, degrees):
-    """Add ``degrees`` in place, within 0..360."""
-    hue += degrees
-    if degrees > 0:
-        hue[hue > 360] -= 360
-    else:
-        hue[hue < 0] += 360
-
-
-def _whole(sample):
-    height, width = sample.image.shape[:2]
-    return Window(0, 0, width, height)
 
 
 def _crop(sample, rng, window):
@@ -236,45 +214,11 @@ def _crop(sample, rng, window):
     return replace(sample, boxes=corners.reshape(-1, 4).astype(sample.boxes.dtype)), window
 
 
-def _view(sample, window, size=None, flip=False, colour=None, fill=MEAN_BGR):
-    """The sample as seen through ``window``: the one place where image, masks and boxes move.
-
-    size: (width, height) that the window is resized to (image then float32), None to keep it.
-    flip: mirror it.  colour: Colour, changes the image but not the ``fill`` around it.
-    """
-    width, height = window.x2 - window.x1, window.y2 - window.y1
-    image = _cut(sample.image, window, fill, flip, colour)
-    boxes = sample.boxes - np.array(window[:2] * 2, sample.boxes.dtype)
-    if flip:
-        boxes[:, [0, 2]] = width - boxes[:, [2, 0]]
-    if size is not None:
-        image = resize_image(image, size)
-        boxes *= np.array((size[0] / width, size[1] / height) * 2, boxes.dtype)
-    masks = np.empty((len(sample),) + image.shape[:2], np.uint8)
-    for mask, out in zip(sample.masks, masks):
-        # Resized as 8-bit numbers: OpenCV's fixed-point rule decides which pixels stay 1
-        cv2.resize(_cut(mask, window, 0, flip), out.shape[::-1], dst=out)
-    return replace(sample, image=image, masks=masks, boxes=boxes)
+def _see(sample, view):
+    return replace(sample, image=see_image(sample.image, view),
+                   boxes=see_boxes(sample.boxes, view), masks=see_masks(sample.masks, view))
 
 
-def _cut(image, window, fill, flip=False, colour=None):
-    """``window`` of an image or a mask, ``fill`` beyond its edge; a view where possible."""
-    height, width = image.shape[:2]
-    part = image[_overlap(image, window)]
-    left, right = max(-window.x1, 0), max(window.x2 - width, 0)
-    top, bottom = max(-window.y1, 0), max(window.y2 - height, 0)
-    if flip:
-        part, left, right = cv2.flip(part, 1), right, left
-    if colour is not None:
-        part = _recolour(part, colour)
-    if left or top or right or bottom:
-        part = cv2.copyMakeBorder(part, top, bottom, left, right, cv2.BORDER_CONSTANT, value=fill)
-    return part
-
-
-def _overlap(image, window):
-    """Row and column slices of the image that ``window`` shows, or () if there are none."""
-    rows = slice(max(window.y1, 0), min(window.y2, image.shape[0]))
-    columns = slice(max(window.x1, 0), min(window.x2, image.shape[1]))
-    empty = rows.stop <= rows.start or columns.stop <= columns.start
-    return () if empty else (rows, columns)
+def _larger(boxes, min_side, size):
+    """(n,) bool: wider and higher than ``min_side`` of ``size`` (width, height)."""
+    return (boxes[:, 2:] - boxes[:, :2] > (min_side * size[0], min_side * size[1])).all(axis=1)

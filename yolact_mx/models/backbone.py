@@ -42,7 +42,7 @@ class ResNet(HybridBlock):
         c4 = self.layer3(c3)
         return c3, c4, self.layer4(c4)
 
-    def make_deformable(self, blocks, interval, native):
+    def make_deformable(self, blocks, interval, sampler):
         """Replace the second convolution of chosen blocks by DCNv2 (YOLACT++ section 5.2).
 
         In a stage with n blocks of which the last d are wanted, block i is deformable if
@@ -51,7 +51,7 @@ class ResNet(HybridBlock):
         for stage, count in zip((self.layer1, self.layer2, self.layer3, self.layer4), blocks):
             for i, block in enumerate(stage):
                 if i + count >= len(stage) and i % interval == 0:
-                    _replace_conv2(block, native)
+                    _replace_conv2(block, sampler)
 
 
 class SequentialBackbone(HybridBlock):
@@ -74,10 +74,11 @@ class SequentialBackbone(HybridBlock):
         return tuple(outputs)
 
 
-def build_backbone(config, freeze_bn=False, native_dcn=False):
+def build_backbone(config, freeze_bn=False, dcn_sampler="composed"):
     """The backbone of ``config`` (a BackboneConfig), not initialised.
 
-    ``freeze_bn`` makes every BatchNorm use its running statistics and keep its parameters.
+    ``freeze_bn`` makes every BatchNorm use its running statistics and keep its parameters;
+    ``dcn_sampler`` is the sampler of the deformable convolutions (nn/deform_conv.py).
     """
     known = RESNETS + tuple(FEATURE_CUTS)
     if config.name not in known:
@@ -90,7 +91,7 @@ def build_backbone(config, freeze_bn=False, native_dcn=False):
     base = gluoncv_network(config.name, norm_kwargs=norm)
     if config.name in RESNETS:
         backbone = ResNet(base)
-        backbone.make_deformable(config.dcn_blocks, config.dcn_interval, native_dcn)
+        backbone.make_deformable(config.dcn_blocks, config.dcn_interval, dcn_sampler)
     elif any(config.dcn_blocks):
         raise ConfigError(
             "key 'model.backbone.dcn_blocks': {} has no residual stages whose 3x3 "
@@ -174,7 +175,7 @@ def _download(name):
         ) from None
 
 
-def _replace_conv2(block, native):
+def _replace_conv2(block, sampler):
     plain = block.conv2
     settings = plain._kwargs
     deformable = ModulatedDeformConv2D(
@@ -183,7 +184,7 @@ def _replace_conv2(block, native):
         settings["stride"],
         settings["pad"],
         in_channels=plain._in_channels,
-        native=native,
+        sampler=sampler,
         prefix=plain.prefix,
     )
     block.conv2 = deformable

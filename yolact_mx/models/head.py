@@ -30,15 +30,15 @@ class PredictionHead(HybridBlock):
         self._widths = (num_classes + 1, 4, prototypes)
         with self.name_scope():
             self.shared = conv(channels, in_channels, kind=kind)
+            # the last activation belongs to the layer, where it costs next to nothing
             self.classes, self.boxes, self.coefs = (
-                conv(anchors_per_cell * width, channels, activation=None, kind=kind)
-                for width in self._widths
+                conv(anchors_per_cell * width, channels, activation=activation, kind=kind)
+                for width, activation in zip(self._widths, (None, None, "tanh"))
             )
 
     def hybrid_forward(self, F, x):
         x = self.shared(x)
-        logits, deltas, coefs = (
+        return tuple(
             F.reshape(F.transpose(branch(x), (0, 2, 3, 1)), (0, -1, width))
             for branch, width in zip((self.classes, self.boxes, self.coefs), self._widths)
         )
-        return logits, deltas, F.tanh(coefs)

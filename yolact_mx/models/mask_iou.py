@@ -47,14 +47,14 @@ class MaskIoUNet(HybridBlock):
         return score + F.BlockGrad(positive - score) if self._straight_through else positive
 
 
-def check_depth(channels, proto_size, input_size):
-    """Refuse an input too small for the unpadded stride-2 layers (five need 249 pixels)."""
+def check_depth(channels, proto_size, image_size):
+    """Refuse an input (H, W) too small for the unpadded stride-2 layers (five need 249 pixels)."""
     side = min(proto_size)
     for layer in range(len(channels)):
         if side < 3:
             raise ConfigError(
                 "key 'model.mask_iou': {} stride-2 layers need larger prototypes than {}x{}; "
-                "expected at most {} layers for an input of {} pixels, or a larger input.size "
-                "(five layers: 249)".format(len(channels), *proto_size, layer, input_size)
+                "expected at most {} layers for an input of {}x{} pixels, or a larger input.size "
+                "(five layers: 249)".format(len(channels), *proto_size, layer, *image_size)
             )
         side = (side - 3) // 2 + 1

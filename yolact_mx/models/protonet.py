@@ -3,14 +3,20 @@
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
-from .layers import conv
+from .layers import conv, upsample2
 
 
 class Protonet(HybridBlock):
-    """P3 (B, in_channels, H, W) -> prototypes (B, prototypes, 2H, 2W), not negative."""
+    """P3 (B, in_channels, H, W) -> prototypes (B, prototypes, 2H, 2W), not negative.
 
-    def __init__(self, in_channels, channels=256, prototypes=32, kind="plain", **kwargs):
+    training: resize so that the gradient is fast; values are the same up to rounding.
+    """
+
+    def __init__(
+        self, in_channels, channels=256, prototypes=32, kind="plain", training=False, **kwargs
+    ):
         super().__init__(**kwargs)
+        self._channels, self._training = channels, training
         with self.name_scope():
             self.before = nn.HybridSequential()
             for i in range(3):
@@ -26,5 +32,8 @@ class Protonet(HybridBlock):
 
     def hybrid_forward(self, F, p3):
         x = self.before(p3)
-        x = F.contrib.BilinearResize2D(x, scale_height=2, scale_width=2, align_corners=False)
+        if self._training:
+            x = upsample2(F, x, self._channels)
+        else:
+            x = F.contrib.BilinearResize2D(x, scale_height=2, scale_width=2, align_corners=False)
         return self.after(x)

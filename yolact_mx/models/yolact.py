@@ -12,6 +12,8 @@ from mxnet.gluon import HybridBlock
 
 from ..anchors import input_sizes
 from ..errors import ConfigError
+from ..input_shapes import input_shapes
+from ..nn.deform_conv import default_sampler
 from .backbone import build_backbone, load_backbone
 from .fpn import FPN
 from .head import PredictionHead
@@ -59,7 +61,7 @@ class Yolact(HybridBlock):
         return outputs + (self.semantic(levels[0]),) if self.semantic is not None else outputs
 
 
-def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False, native_dcn=None):
+def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False, dcn_sampler=None):
     """The network of a configuration, initialised.
 
     Parameters
@@ -72,9 +74,9 @@ def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False,
         With the semantic branch.
     freeze_bn : bool
         BatchNorm with fixed statistics and parameters.
-    native_dcn : bool, optional
-        MXNet's own deformable convolution.  By default where it works and is faster: on
-        GPUs, and for inference on CPUs (it has no CPU backward).
+    dcn_sampler : str, optional
+        Sampler of the deformable convolutions (nn/deform_conv.py); by default the fastest
+        that works on ``ctx``.
 
     Raises
     ------
@@ -84,17 +86,21 @@ def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False,
     ctx = ctx or mx.cpu()
     contexts = ctx if isinstance(ctx, (list, tuple)) else [ctx]
     model = config.model
-    if native_dcn is None:
-        native_dcn = not training or all(c.device_type == "gpu" for c in contexts)
+    if dcn_sampler is None and any(model.backbone.dcn_blocks):
+        dcn_sampler = default_sampler(contexts, training)
     check_input(config)
-    backbone = build_backbone(model.backbone, freeze_bn, native_dcn)
+    backbone = build_backbone(model.backbone, freeze_bn, dcn_sampler)
     channels = model.fpn.channels
     per_cell = len(config.anchors.scales[0]) * len(config.anchors.ratios)
     net = Yolact(
         backbone=backbone,
         fpn=FPN(_output_channels(backbone), channels),
         protonet=Protonet(
-            channels, model.protonet.channels, model.protonet.prototypes, model.protonet.conv
+            channels,
+            model.protonet.channels,
+            model.protonet.prototypes,
+            model.protonet.conv,
+            training,
         ),
         head=PredictionHead(
             channels,
@@ -121,14 +127,15 @@ def initialize(net, contexts):
     net(mx.nd.zeros((1, 3, 64, 64), ctx=contexts[0]))
 
 
-def check_input(config):
-    """Refuse an input size that the network cannot take."""
-    image_size, _, proto_size = input_sizes(config)
+def check_input(config, shapes=None):
+    """Refuse inputs (H, W) that the network cannot take; by default those of the configuration."""
     if config.input.size < 64:
         raise ConfigError(
             "key 'input.size': expected at least 64 pixels, found {}".format(config.input.size)
         )
-    check_depth(config.model.mask_iou, proto_size, config.input.size)
+    for image_size in shapes or input_shapes(config):
+        _, _, proto_size = input_sizes(config, image_size)
+        check_depth(config.model.mask_iou, proto_size, image_size)
 
 
 def _mask_iou(config, num_classes):

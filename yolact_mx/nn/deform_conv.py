@@ -1,10 +1,34 @@
 """Modulated deformable convolution (DCNv2, Zhu et al. 2019, section 3.2) that trains anywhere.
 
 MXNet has the operator, but its backward exists on GPUs only.  Here the same function is
-also composed of differentiable operators, exactly and with the same parameters.
+also composed of differentiable operators, and of one in C++ (csrc/) that is many times
+faster, exactly and with the same parameters.
 """
 
+import logging
+
 from mxnet.gluon import nn
+
+from .native_ops import load
+from .widened_conv import WidenedConv2D
+
+log = logging.getLogger(__name__)
+SAMPLERS = ("composed", "mxnet", "library")
+
+
+def default_sampler(contexts, training):
+    """The fastest of ``SAMPLERS`` that works on all ``contexts`` (a list)."""
+    kinds = {context.device_type for context in contexts}
+    if kinds == {"gpu"}:
+        return "mxnet"
+    if kinds == {"cpu"} and load():
+        return "library"
+    if training:
+        log.info(
+            "deformable convolutions of basic operators; on CPUs those of yolact-mx build-ops "
+            "train several times faster"
+        )
+    return "composed" if training else "mxnet"
 
 
 class ModulatedDeformConv2D(nn.Conv2D):
@@ -20,19 +44,36 @@ class ModulatedDeformConv2D(nn.Conv2D):
     ----------
     channels, kernel_size, strides, padding, in_channels
         As in Conv2D (square kernel, undilated, one group).
-    native : bool
-        Use MXNet's operator (forward anywhere, backward on GPUs only) instead of the
-        composed one.  Both have the same parameters and agree within float32 rounding.
+    sampler : str
+        How the input is sampled; all have the same parameters and agree within float32
+        rounding.  ``composed``: by basic operators, anywhere.  ``mxnet``: MXNet's operator,
+        backward on GPUs only.  ``library``: the operator of csrc/, on CPUs in float32, once
+        :func:`.native_ops.load` has found it; a graph with it needs the library, too.
     """
 
     def __init__(
-        self, channels, kernel_size=3, strides=1, padding=1, in_channels=0, native=False, **kwargs
+        self,
+        channels,
+        kernel_size=3,
+        strides=1,
+        padding=1,
+        in_channels=0,
+        sampler="composed",
+        **kwargs
     ):
         super().__init__(channels, kernel_size, strides, padding, in_channels=in_channels, **kwargs)
-        self._native = native
+        if sampler not in SAMPLERS or (sampler == "library" and not load()):
+            raise ValueError(
+                "sampler: expected one of {}, found {!r}{}".format(
+                    ", ".join(SAMPLERS),
+                    sampler,
+                    " (run yolact-mx build-ops)" if sampler == "library" else "",
+                )
+            )
+        self._sampler = sampler
         self._taps = kernel_size * kernel_size
         with self.name_scope():
-            self.conv_offset_mask = nn.Conv2D(
+            self.conv_offset_mask = WidenedConv2D(
                 3 * self._taps,
                 kernel_size,
                 strides,
@@ -50,11 +91,15 @@ class ModulatedDeformConv2D(nn.Conv2D):
 
     def sample(self, F, x, offset, mask, weight, bias):
         """The convolution for given offsets (B, 2 * taps, Ho, Wo) and masks (B, taps, Ho, Wo)."""
-        if self._native:
+        if self._sampler == "mxnet":
             settings = {key: self._kwargs[key] for key in ("kernel", "stride", "pad", "num_filter")}
             return F.contrib.ModulatedDeformableConvolution(
                 x, offset, mask, weight, bias, **settings
             )
+        if self._sampler == "library":
+            return self._from_library(F, x, offset, mask, weight, bias)
+        # One more row and column of zeros: a map of one pixel has no corners to count between
+        x = F.Pad(x, mode="constant", pad_width=(0, 0, 0, 0, 0, 1, 0, 1))
         sampled = F.BilinearSampler(x, self._grid(F, x, offset))  # (B, C, taps, Ho * Wo)
         # mask over all channels: a product with a column of ones, whose gradient is six times
         # faster than that of broadcast_mul
@@ -72,6 +117,21 @@ class ModulatedDeformConv2D(nn.Conv2D):
             kernel=(1, 1),
             num_filter=self._channels,
         )
+
+    def _from_library(self, F, x, offset, mask, weight, bias):
+        _, columns = self._kwargs["kernel"]
+        (sy, sx), (py, px) = self._kwargs["stride"], self._kwargs["pad"]
+        # Under AMP the arrays may be bfloat16, and AMP does not know the operator.  The
+        # operator also ignores grad_req="add", so no user's array may be its direct input.
+        x, offset, mask = (F.amp_cast(part, dtype="float32") for part in (x, offset, mask))
+        sampled = F.yolact_deform_im2col(
+            x, offset, mask, kernel_width=columns, stride_y=sy, stride_x=sx, pad_y=py, pad_x=px
+        )  # (B, Ho, Wo, taps * C)
+        weight = F.transpose(weight, (0, 2, 3, 1))  # (O, k, k, C)
+        out = F.FullyConnected(
+            sampled, F.reshape(weight, (0, -1)), bias, num_hidden=self._channels, flatten=False
+        )
+        return F.transpose(out, (0, 3, 1, 2))
 
     def _grid(self, F, x, offset):
         """Sampling positions (B, 2, taps, Ho * Wo): x then y, -1..1 between the map's corners.
@@ -94,10 +154,8 @@ class ModulatedDeformConv2D(nn.Conv2D):
         position = F.broadcast_add(
             F.broadcast_add(offset, start), position
         )  # (B, 2 * taps, Ho, Wo)
-        # last row and column; at least 1, so that a map of one pixel divides by no zero
         last = [
-            F.reshape(F.clip(F.max(F.contrib.arange_like(x, axis=axis)), 1, 1e6), (1, 1, 1, 1))
-            for axis in (2, 3)
+            F.reshape(F.max(F.contrib.arange_like(x, axis=axis)), (1, 1, 1, 1)) for axis in (2, 3)
         ]
         extent = F.broadcast_add(F.broadcast_mul(1 - is_x, last[0]), F.broadcast_mul(is_x, last[1]))
         grid = F.broadcast_div(position * 2, extent) - 1

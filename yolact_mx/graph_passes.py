@@ -1,0 +1,159 @@
+"""Rewriting of graphs: BatchNorm folded, convolutions in bfloat16, constants worked out.
+
+A pass takes a symbol and returns one that computes the same from the same variables, up to
+rounding.  What it makes of weights is part of the graph; :func:`bake` works it out for good.
+"""
+
+import json
+from collections import Counter, namedtuple
+
+import mxnet as mx
+
+# symbol: Symbol; params: {name: NDArray} of all its variables but the inputs
+Graph = namedtuple("Graph", "symbol params")
+
+# Where the weight is among the inputs of a layer; its bias comes after it
+_WEIGHT_AT = {"Convolution": 1, "_contrib_ModulatedDeformableConvolution": 3}
+# Operators that oneDNN has in bfloat16 and that lose nothing more by it
+_BFLOAT16 = ("Activation", "Concat", "Pooling", "elemwise_add")
+
+
+def graph_of(outputs, block):
+    """The graph of symbols that an initialised block has made of symbols."""
+    symbol = mx.sym.Group(list(outputs))
+    return _used(symbol, {p.name: p.list_data()[0] for p in block.collect_params().values()})
+
+
+def fold_batchnorm(symbol):
+    """Every BatchNorm that follows a convolution becomes part of its weight and bias.
+
+    y = gamma (w * x - mean) / sqrt(var + eps) + beta, for inference.
+    """
+    nodes = json.loads(symbol.tojson(remove_amp_cast=False))["nodes"]
+    readers = Counter(source for node in nodes for source, *_ in node["inputs"])
+
+    def fold(node, inputs):
+        source_id = node["inputs"][0][0]
+        source, attributes = nodes[source_id], node["attrs"]
+        at = _WEIGHT_AT.get(source["op"])
+        if at is None or readers[source_id] > 1:
+            return make(node, inputs)
+        layer, gamma, beta, mean, variance = inputs
+        *data, weight, bias = list(layer.get_children())[: at + 2] + [None] * (
+            source["attrs"].get("no_bias", "False") in ("True", "1")
+        )
+        scale = 1 / mx.sym.sqrt(variance + float(attributes.get("eps", 1e-3)))
+        if attributes.get("fix_gamma", "True") not in ("True", "1"):
+            scale = gamma * scale
+        weight = mx.sym.broadcast_mul(weight, mx.sym.reshape(scale, (-1, 1, 1, 1)))
+        bias = beta + (-mean if bias is None else bias - mean) * scale
+        source = dict(source, name=node["name"], attrs=dict(source["attrs"], no_bias="False"))
+        return make(source, data + [weight, bias])
+
+    return _rebuild(symbol, {"BatchNorm": fold})
+
+
+def to_bfloat16(symbol):
+    """Convolutions and what only lies between them in bfloat16; inputs and outputs in float32.
+
+    Written out because MXNet's own pass leaves the layers between some activations in float32.
+    """
+    low, casts = set(), {}
+
+    def cast(value, dtype):
+        key = value.list_outputs()[0]
+        if (key in low) == (dtype == "bfloat16"):
+            return value
+        if (key, dtype) not in casts:
+            casts[key, dtype] = mx.sym.amp_cast(value, dtype=dtype)
+            low.update(casts[key, dtype].list_outputs() if dtype == "bfloat16" else ())
+        return casts[key, dtype]
+
+    def convert(node, inputs):
+        in_low = [value.list_outputs()[0] in low for value in inputs]
+        if node["op"] != "Convolution" and not (node["op"] in _BFLOAT16 and all(in_low)):
+            return make(node, [cast(value, "float32") for value in inputs])
+        made = make(node, [cast(value, "bfloat16") for value in inputs])
+        low.update(made.list_outputs())
+        return made
+
+    rebuilt = _rebuild(symbol, {}, convert)
+    return mx.sym.Group([cast(output, "float32") for output in rebuilt])
+
+
+def bake(graph):
+    """What is made of parameters alone becomes a parameter, where layers use it as a weight."""
+    made, shared = [], {}
+
+    def collect(node, inputs):
+        made.extend(v for v in inputs[_WEIGHT_AT[node["op"]] :] if _is_made(v, graph.params))
+        return make(node, inputs)
+
+    rules = dict.fromkeys(_WEIGHT_AT, collect)
+    _rebuild(graph.symbol, rules)
+    if not made:
+        return graph
+    together = mx.sym.Group(made + made[:1])  # at least two, so that a list comes back
+    needed = {name: graph.params[name] for name in together.list_inputs()}
+    values = iter(mx.nd.CachedOp(together)(*needed.values()))
+    params = dict(graph.params)
+
+    def replace(node, inputs):
+        at = _WEIGHT_AT[node["op"]]
+        for place, name in zip(range(at, len(inputs)), ("_weight", "_bias")):
+            if _is_made(inputs[place], graph.params):
+                value = next(values)
+                # layers called several times have their weights once
+                key = (value.shape, mx.nd.cast(value, "float32").asnumpy().tobytes())
+                if key not in shared:
+                    shared[key] = mx.sym.var(node["name"] + name, shape=value.shape)
+                    params[shared[key].name] = value
+                inputs[place] = shared[key]
+        return make(node, inputs)
+
+    shapes = {name: value.shape for name, value in params.items()}  # quantisation asks for them
+    rules = dict.fromkeys(_WEIGHT_AT, replace)
+    return _used(_rebuild(graph.symbol, rules, shapes=shapes), params)
+
+
+def make(node, inputs):
+    """The symbol of one node of a graph's json."""
+    name = node["op"]
+    if name.startswith("_contrib_"):
+        operator = getattr(mx.sym.contrib, name[len("_contrib_") :])
+    else:
+        operator = getattr(mx.sym, name, None) or getattr(mx.sym._internal, name)
+    attributes = {k: v for k, v in node.get("attrs", {}).items() if not k.startswith("__")}
+    return operator(*inputs, name=node["name"], **attributes)
+
+
+def _is_made(value, params):
+    """Whether a symbol is no variable and depends on parameters only."""
+    names = value.list_inputs()
+    return names != [value.name] and all(name in params for name in names)
+
+
+def _rebuild(symbol, rules, default=make, shapes=None):
+    """The same graph, but nodes of the operators in ``rules`` are made by them.
+
+    rules: {operator: function of (json of the node, its input symbols) -> Symbol}.
+    default: the rule of all others.
+    shapes: {name: shape} of variables, as far as they are to be stated.
+    Names become unique: fusion takes operators of one name for one another.
+    """
+    content = json.loads(symbol.tojson(remove_amp_cast=False))
+    made, count = [], Counter()
+    for node in content["nodes"]:
+        count[node["name"]] += 1
+        if count[node["name"]] > 1:
+            node["name"] += "_{}".format(count[node["name"]])
+        inputs = [made[source][output] for source, output, *_ in node["inputs"]]
+        if node["op"] == "null":
+            made.append(mx.sym.var(node["name"], shape=(shapes or {}).get(node["name"])))
+        else:
+            made.append(rules.get(node["op"], default)(node, inputs))
+    return mx.sym.Group([made[source][output] for source, output, *_ in content["heads"]])
+
+
+def _used(symbol, params):
+    return Graph(symbol, {name: params[name] for name in symbol.list_inputs() if name in params})
