@@ -85,7 +85,7 @@ def check_inference_costs(result, config):
     assert (result["flops"], result["parameters"]) == cost_of(detector(x), detector, data=shape)
     assert result["phases"]["total"]["flops"] == result["flops"]
     assert result["phases"]["forward"]["flops"] == cost_of(net(x), net, data=shape)[0]
-    assert result["notes"] == []
+    assert not any("Loader" in note or "int8" in note for note in result["notes"])
 
 
 def check_training_costs(result, config):
@@ -99,7 +99,7 @@ def check_training_costs(result, config):
     assert (result["flops"], result["parameters"]) == (3 * flops, parameters)
     assert [result["phases"][name].get("flops") for name in benchmark.PHASES["training"]] == [
         None, flops, 2 * flops, None, 3 * flops]
-    assert ["Loader processes beside it: 1" in note for note in result["notes"]] == [True]
+    assert "Loader processes beside it: 1" in result["notes"][0]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])

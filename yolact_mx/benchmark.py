@@ -143,7 +143,8 @@ def with_rates(result, gemm):
     notes = list(result["notes"])
     if result["device"].startswith("cpu") and cores < _BUSY * result["threads"]:
         notes.append("Times are too long: the matrix product had {:.1f} cores for {} threads "
-                     "(other processes, or fewer cores than threads)".format(cores, result["threads"]))
+                     "(other processes, or fewer cores than threads)".format(
+                         cores, result["threads"]))
     return dict(result, notes=notes, gemm_flops_per_second=gemm["flops_per_second"])
 
 
