@@ -8,11 +8,11 @@ samples some pixels away from the kernel.  ``library`` needs ``yolact-mx build-o
 """
 import argparse
 
-from timing import interleaved  # first: it prepares the process for MXNet
+from timing import forward_backward, interleaved  # first: it prepares the process for MXNet
 
 # isort: split
 import mxnet as mx
-from mxnet import autograd, nd
+from mxnet import nd
 
 from yolact_mx.nn import native_ops
 from yolact_mx.nn.deform_conv import SAMPLERS, ModulatedDeformConv2D
@@ -34,12 +34,6 @@ def forms(channels):
     for block in table.values():
         block.hybridize(static_alloc=True)
     return table
-
-
-def forward_backward(form, x):
-    with autograd.record():
-        out = form(x)
-    out.backward()
 
 
 def compare(shape, rounds):

@@ -7,11 +7,11 @@ Every form is the whole layer, attention included; only the convolution differs.
 """
 import argparse
 
-from timing import interleaved  # first: it prepares the process for MXNet
+from timing import forward_backward, interleaved  # first: it prepares the process for MXNet
 
 # isort: split
 import mxnet as mx
-from mxnet import autograd, gluon, nd
+from mxnet import gluon, nd
 
 from yolact_mx.nn import DynamicConv2D
 
@@ -83,12 +83,6 @@ def forms(batch, channels):
     for block in table.values():
         block.hybridize(static_alloc=True)
     return table
-
-
-def forward_backward(form, x):
-    with autograd.record():
-        out = form(x)
-    out.backward()
 
 
 def compare(batch, size, channels, rounds):

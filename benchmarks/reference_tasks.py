@@ -122,15 +122,16 @@ def our_network(options, **build):
 def our_inference(options):
     import mxnet as mx
 
+    from yolact_mx.data.transforms import input_planes, normalize_planes
     from yolact_mx.detect import to_image_size
     from yolact_mx.predict import predictor_of
 
     config, net = our_network(options)
     names = ["class {}".format(i) for i in range(CLASSES)]
     image = picture()
-    shown = (np.asarray(image, np.float32)[:, :, ::-1] - config.input.mean) / config.input.std
-    shown = np.ascontiguousarray(shown.transpose(2, 0, 1)[None], np.float32)  # for int8
-    predictor = predictor_of(config, net, names, mx.cpu(), options.dtype, shown)
+    planes = input_planes(image, (SIZE, SIZE))
+    planes = normalize_planes(planes, config.input.mean, config.input.std)  # for int8
+    predictor = predictor_of(config, net, names, mx.cpu(), options.dtype, planes[None])
 
     def run():
         found = to_image_size(predictor([image])[0], *IMAGE_SIZE)
@@ -162,16 +163,13 @@ def our_training(options):
     import mxnet as mx
     from mxnet import autograd
 
-    from yolact_mx.losses import TrainStep, batch_totals, build_loss
+    from yolact_mx.losses import batch_totals, build_step
     from yolact_mx.updater import Updater
 
     if options.dtype != "float32":
         sys.exit("error: --dtype {}: training is in float32".format(options.dtype))
     config, net = our_network(options, training=True, freeze_bn=True)
-    loss = build_loss(config, net, CLASSES)
-    loss.collect_params(".*anchors").initialize()
-    graph = TrainStep(net, loss)
-    graph.hybridize(static_alloc=True)
+    graph = build_step(config, net, CLASSES, [mx.cpu()])
     updater, batch = Updater(net, [mx.cpu()], config.train), our_batch(config)
     names = ("images", "match", "gt_boxes", "gt_labels", "gt_masks", "gt_semantic")
 
@@ -184,7 +182,7 @@ def our_training(options):
         mx.nd.waitall()
         return terms
 
-    return run, {"losses": dict(zip(loss.terms, run().asnumpy().tolist()))}
+    return run, {"losses": dict(zip(graph.loss.terms, run().asnumpy().tolist()))}
 
 
 def our_gemm(options):

@@ -7,6 +7,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 # First: importing the package sets the number of threads, before MXNet
 from yolact_mx.benchmark import summary, timed  # noqa: E402
 
+# isort: split
+from mxnet import autograd  # noqa: E402
+
 
 def interleaved(functions, rounds):
     """Median seconds of each function: {name: callable} -> {name: seconds}.
@@ -15,3 +18,10 @@ def interleaved(functions, rounds):
     times.
     """
     return {name: summary(samples)["median"] for name, samples in timed(functions, rounds).items()}
+
+
+def forward_backward(form, x):
+    """One pass of a layer in each direction."""
+    with autograd.record():
+        out = form(x)
+    out.backward()

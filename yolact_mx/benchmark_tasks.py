@@ -22,6 +22,7 @@ from .config import load_config
 from .data.coco import CocoDataset, require_trainable
 from .data.loader import build_loader
 from .data.shapes import make_shapes
+from .data.transforms import normalize_planes
 from .detect import build_detector, split_batch, to_image_size
 from .errors import UserError
 from .graph_cost import count
@@ -108,9 +109,9 @@ def inference_phases(s, pictures, ctx, assemble):
 def calibration(config):
     """Normalised random pictures, for the ranges of int8."""
     side = config.input.size
-    pictures = np.random.RandomState(0).randint(0, 256, (2, side, side, 3))
-    pictures = (pictures - config.input.mean) / config.input.std
-    return np.ascontiguousarray(pictures.transpose(0, 3, 1, 2), np.float32)
+    pictures = np.random.RandomState(0).randint(0, 256, (2, 3, side, side)).astype(np.float32)
+    mean, std = config.input.mean, config.input.std
+    return np.stack([normalize_planes(planes, mean, std) for planes in pictures])
 
 
 def training(answer, config, overrides, batch, rounds, folder, ctx="cpu", data=None):

@@ -1,11 +1,10 @@
 """A trained network made fast for inference: BatchNorm folded, operators fused, bfloat16, int8."""
 
-import json
 import warnings
 
 import mxnet as mx
 
-from .graph_passes import Graph, bake, fold_batchnorm, graph_of, to_bfloat16
+from .graph_passes import Graph, bake, content_of, fold_batchnorm, graph_of, to_bfloat16
 
 _INPUT = "data"
 
@@ -34,9 +33,9 @@ def compile_network(net, ctx, dtype="float32", calibration=None):
     if dtype == "bfloat16":
         symbol = to_bfloat16(symbol)
     graph = bake(Graph(symbol, params))
-    if dtype == "int8":
+    if dtype == "int8":  # fuses as well
         graph = to_int8(graph, calibration, net.head.boxes)
-    if dtype != "int8":  # whose operators are fused already
+    else:
         graph = fuse(graph, ctx)
     return block_of(graph, ctx)
 
@@ -66,7 +65,7 @@ def to_int8(graph, calibration, exact):
     from mxnet.contrib.quantization import quantize_model_mkldnn
 
     weights = {parameter.name for parameter in exact.collect_params().values()}
-    nodes = json.loads(graph.symbol.tojson())["nodes"]
+    nodes = content_of(graph.symbol)["nodes"]
     keep = [
         node["name"]
         for node in nodes

@@ -10,7 +10,7 @@ import numpy as np
 from . import __version__
 from .checkpoint import load_weights
 from .data.images import read_image
-from .data.transforms import resize_image
+from .data.transforms import input_planes, normalize_planes
 from .deploy import block_of, compile_network
 from .detect import OUTPUTS, build_detector
 from .errors import CheckpointError, DatasetError
@@ -119,11 +119,9 @@ def calibration_batch(config, sources, image_size=None):
             ", ".join(map(str, sources))))
     paths = paths[:: -(-len(paths) // _CALIBRATION)]
     height, width = image_size or (config.input.size, config.input.size)
-    pictures = np.stack(
-        [resize_image(read_image(path), (width, height))[:, :, ::-1] for path in paths]
-    )
-    pictures = (pictures - config.input.mean) / config.input.std
-    return np.ascontiguousarray(pictures.transpose(0, 3, 1, 2), np.float32)
+    pictures = (input_planes(read_image(path), (width, height)) for path in paths)
+    mean, std = config.input.mean, config.input.std
+    return np.stack([normalize_planes(planes, mean, std) for planes in pictures])
 
 
 def write_description(path, config, outputs, image_size, dtype="float32"):

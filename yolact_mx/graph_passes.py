@@ -29,7 +29,7 @@ def fold_batchnorm(symbol):
 
     y = gamma (w * x - mean) / sqrt(var + eps) + beta, for inference.
     """
-    nodes = json.loads(symbol.tojson(remove_amp_cast=False))["nodes"]
+    nodes = content_of(symbol)["nodes"]
     readers = Counter(source for node in nodes for source, *_ in node["inputs"])
 
     def fold(node, inputs):
@@ -89,8 +89,7 @@ def bake(graph):
         made.extend(v for v in inputs[_WEIGHT_AT[node["op"]] :] if _is_made(v, graph.params))
         return make(node, inputs)
 
-    rules = dict.fromkeys(_WEIGHT_AT, collect)
-    _rebuild(graph.symbol, rules)
+    _rebuild(graph.symbol, dict.fromkeys(_WEIGHT_AT, collect))
     if not made:
         return graph
     together = mx.sym.Group(made + made[:1])  # at least two, so that a list comes back
@@ -114,6 +113,11 @@ def bake(graph):
     shapes = {name: value.shape for name, value in params.items()}  # quantisation asks for them
     rules = dict.fromkeys(_WEIGHT_AT, replace)
     return _used(_rebuild(graph.symbol, rules, shapes=shapes), params)
+
+
+def content_of(symbol):
+    """The json of a symbol as a dict, with the casts that MXNet leaves out of it unasked."""
+    return json.loads(symbol.tojson(remove_amp_cast=False))
 
 
 def make(node, inputs):
@@ -141,7 +145,7 @@ def _rebuild(symbol, rules, default=make, shapes=None):
     shapes: {name: shape} of variables, as far as they are to be stated.
     Names become unique: fusion takes operators of one name for one another.
     """
-    content = json.loads(symbol.tojson(remove_amp_cast=False))
+    content = content_of(symbol)
     made, count = [], Counter()
     for node in content["nodes"]:
         count[node["name"]] += 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from .checkpoint import AVERAGE, first_line, latest_checkpoint, load_weights
 from .config import load_config
-from .data.transforms import resize_image
+from .data.transforms import input_planes
 from .deploy import block_of, compile_network, exported_graph, inference_graph
 from .detect import OUTPUTS, build_detector, split_batch, to_image_size
 from .errors import CheckpointError, ConfigError
@@ -42,8 +42,7 @@ class Predictor:
     def prepare(self, image):
         """(rows, columns, 3) BGR -> (3, H, W) float32 RGB, 0..255."""
         height, width = nearest_shape(self.input_shapes, *image.shape[:2])
-        resized = resize_image(image, (width, height))
-        return np.ascontiguousarray(resized[:, :, ::-1].transpose(2, 0, 1), np.float32)
+        return input_planes(image, (width, height))
 
     def detect(self, prepared):
         """Arrays of :meth:`prepare` -> a list of :class:`Detections`, in their order.

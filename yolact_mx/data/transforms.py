@@ -145,6 +145,12 @@ def normalize(image, mean, std):
         np.array(image.transpose(2, 0, 1)[::-1], np.float32, order="C"), mean, std)
 
 
+def input_planes(image, size):
+    """(rows, columns, 3) BGR -> (3, H, W) float32 RGB in 0..255; ``size`` is (width, height)."""
+    resized = resize_image(image, size)
+    return np.ascontiguousarray(resized[:, :, ::-1].transpose(2, 0, 1), np.float32)
+
+
 def normalize_planes(planes, mean, std):
     """(3, H, W) float32 RGB in 0..255 -> (x - mean) / std, in place; mean and std are RGB."""
     for plane, offset, scale in zip(planes, mean, std):
