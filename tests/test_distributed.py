@@ -29,7 +29,6 @@ OPTIONS = ["train.batch_size=4", "train.clip_norm=5", "train.ema=0.9", "train.ch
 CPU = [mx.cpu()]
 
 
-@pytest.fixture
 def running(pid):
     """A process that nobody has collected yet is there, but does not run."""
     try:
@@ -38,6 +37,7 @@ def running(pid):
         return False
 
 
+@pytest.fixture
 def launch(tiny_run, tmp_path):
     """``launch(arguments of train.py...)`` -> the process of launch.py with two workers."""
     started = []
