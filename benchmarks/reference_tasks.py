@@ -163,13 +163,13 @@ def our_training(options):
     import mxnet as mx
     from mxnet import autograd
 
-    from yolact_mx.losses import batch_totals, build_step
+    from yolact_mx.train_step import batch_totals, build_step
     from yolact_mx.updater import Updater
 
-    if options.dtype != "float32":
-        sys.exit("error: --dtype {}: training is in float32".format(options.dtype))
+    if options.dtype == "int8":
+        sys.exit("error: --dtype int8 is for --what inference")
     config, net = our_network(options, training=True, freeze_bn=True)
-    graph = build_step(config, net, CLASSES, [mx.cpu()])
+    graph = build_step(config, net, CLASSES, [mx.cpu()], options.dtype)
     updater, batch = Updater(net, [mx.cpu()], config.train), our_batch(config)
     names = ("images", "match", "gt_boxes", "gt_labels", "gt_masks", "gt_semantic")
 

@@ -110,8 +110,9 @@ def compare(batch, num_anchors, rounds):
 def training_step_share(batch, rounds):
     """Time of the selection inside the loss, as a share of a step of YOLACT ResNet-50."""
     from yolact_mx.config import load_config
-    from yolact_mx.losses import TrainStep, batch_totals, build_loss
+    from yolact_mx.losses import build_loss
     from yolact_mx.models.yolact import build_anchors, build_yolact, input_sizes
+    from yolact_mx.train_step import TrainStep, batch_totals
 
     config = load_config("yolact_resnet50")
     net = build_yolact(config, num_classes=80, training=True, freeze_bn=True)

@@ -16,8 +16,9 @@ from yolact_mx.data.coco import CocoDataset
 from yolact_mx.detect import build_detector
 from yolact_mx.errors import UserError
 from yolact_mx.graph_cost import count
-from yolact_mx.losses import TrainStep, build_loss
+from yolact_mx.losses import build_loss
 from yolact_mx.models import build_yolact
+from yolact_mx.train_step import TrainStep
 
 pytest_plugins = ("tiny_fixtures",)
 FIGURES = {"median", "min", "max", "cpu", "rounds"}
@@ -219,7 +220,7 @@ def test_mistakes_are_found_before_anything_is_measured(tool, tmp_path, monkeypa
             (("shapes", "--ctx", "cpu:0,1"), "--ctx cpu:0,1: expected one device"),
             (("shapes", "--data", tmp_path), "expected instances_train.json there"),
             (("shapes", "--json", tmp_path / "no" / "x.json"), "No such file or directory"),
-            (("shapes", "--what", "training", "--dtype", "int8"), "training is in float32"),
+            (("shapes", "--what", "training", "--dtype", "int8"), "int8 is for inference"),
             (("shapes", "--what", "inference", "--data", "x"), "--data DIR is for training"),
             (("input.size=64",), "name at least one configuration")]:
         code, out, err = tool("benchmark", *arguments)

@@ -33,8 +33,8 @@ from golden_support import (
 )
 from mxnet import autograd, gluon
 
-from yolact_mx.losses import TrainStep
 from yolact_mx.models import Predictions
+from yolact_mx.train_step import TrainStep, training_network
 
 # Noise of the losses: 2.4e-7; with batch statistics, which amplify it, 1.5e-6
 LOSS = {"frozen": 3e-6, "bntrain": 2e-5}
@@ -80,12 +80,15 @@ class Case:
 
 
 class Pass:
-    """A forward and a backward pass; the gradients of the total lie in the parameters."""
+    """A forward and a backward pass; the gradients of the total lie in the parameters.
 
-    def __init__(self, case, net):
+    block: what is run in place of ``net``, with its parameters.
+    """
+
+    def __init__(self, case, net, block=None):
         self.net, loss = net, case.loss(net)
         with autograd.record():
-            outputs = net(case.images)
+            outputs = (block or net)(case.images)
             self.terms = loss(*outputs, *loss_inputs(case.batch))
             total = mx.nd.add_n(*self.terms)
         total.backward(retain_graph=True)
@@ -107,7 +110,8 @@ def case(figures, evaluate, weights_rule):
 
 @pytest.fixture(scope="module")
 def frozen(case):
-    return Pass(case, case.network(freeze_bn=True))
+    net = case.network(freeze_bn=True)
+    return Pass(case, net, training_network(net))
 
 
 def test_ground_truth(figures, case):
@@ -191,7 +195,7 @@ def test_sgd(figures, case, frozen, mode, growth):
     rates = figures[mode + "/lr"]
     assert (rates == rates[0]).all()
     before = {name: parameter.data().asnumpy() for name, parameter in frozen.parameters.items()}
-    graph = TrainStep(net, case.loss(net))
+    graph = TrainStep(training_network(net), case.loss(net))
     graph.hybridize(static_alloc=True)
     updater = gluon.Trainer(net.collect_params(), "sgd", {
         "learning_rate": rates[0], "momentum": settings.momentum, "wd": settings.weight_decay})

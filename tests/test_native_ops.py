@@ -141,7 +141,7 @@ def test_another_source_is_another_library(cache, monkeypatch):
         with open(str(changed / "deform_im2col.h"), "a") as header:
             header.write("\n")
         assert native_ops.library_path() != path
-    monkeypatch.setattr(native_ops, "_processor", lambda: "another")
+    monkeypatch.setattr(native_ops, "processor", lambda: "another")
     assert native_ops.library_path() != path
 
 

@@ -26,9 +26,9 @@ from .data.transforms import normalize_planes
 from .detect import build_detector, split_batch, to_image_size
 from .errors import UserError
 from .graph_cost import count
-from .losses import batch_totals, build_step
 from .models import build_yolact
 from .predict import predictor_of
+from .train_step import batch_totals, build_step
 from .trainer import BATCH_INPUTS, Trainer
 from .training_data import build_batches
 
@@ -114,12 +114,12 @@ def calibration(config):
     return np.stack([normalize_planes(planes, mean, std) for planes in pictures])
 
 
-def training(answer, config, overrides, batch, rounds, folder, ctx="cpu", data=None):
+def training(answer, config, overrides, batch, rounds, folder, ctx="cpu", data=None, amp=False):
     """Phases of a step, and whole steps as the trainer takes them, with its loader processes.
 
     CPU seconds and memory are those of this process, without loader processes.
     """
-    overrides = _NO_LEARNING + tuple(overrides)
+    overrides = _NO_LEARNING + (("train.amp=true",) if amp else ()) + tuple(overrides)
     config, ctx = read_config(config, overrides), contexts(ctx)[0]
     config.train.batch_size = batch = batch or config.train.batch_size
     base, progress = peak_mb(), Progress(2 * rounds + _STEADY + 1, answer)
@@ -135,7 +135,7 @@ def training(answer, config, overrides, batch, rounds, folder, ctx="cpu", data=N
     # the backward pass has two products for each of the forward pass: for either factor one
     for name, times in (("forward", 1), ("backward", 2), ("total", 3)):
         phases[name]["flops"] = times * cost.flops
-    return dict(facts(config, batch, ctx, rounds), dtype="float32", parameters=cost.parameters,
+    return dict(facts(config, batch, ctx, rounds), dtype=trainer.dtype, parameters=cost.parameters,
                 flops=3 * cost.flops, base_mb=base, peak_mb=peak, phases=phases, notes=[
                     "Loader processes beside it: {}, not in CPU seconds and memory".format(
                         config.train.workers)] if config.train.workers else [])
@@ -179,8 +179,9 @@ def training_phases(trainer, rounds):
         with autograd.record():
             s.losses = [trainer.graph(*part, totals)[0] for part in inputs]
 
-    return {"load": load, "forward": forward, "backward": lambda: autograd.backward(s.losses),
-            "update": lambda: trainer.updater.step(config.train.lr)}, first
+    updater = trainer.updater
+    return {"load": load, "forward": forward, "backward": lambda: updater.backward(s.losses),
+            "update": lambda: updater.step(config.train.lr)}, first
 
 
 def training_set(config, data, folder):

@@ -1,10 +1,16 @@
 """A trained network made fast for inference: BatchNorm folded, operators fused, bfloat16, int8."""
 
-import warnings
-
 import mxnet as mx
 
-from .graph_passes import Graph, bake, content_of, fold_batchnorm, graph_of, to_bfloat16
+from .graph_passes import (
+    Graph,
+    bake,
+    content_of,
+    fold_batchnorm,
+    graph_of,
+    symbol_block,
+    to_16_bits,
+)
 
 _INPUT = "data"
 
@@ -31,7 +37,7 @@ def compile_network(net, ctx, dtype="float32", calibration=None):
     symbol, params = graph_of(predictions, net)
     symbol = fold_batchnorm(symbol)
     if dtype == "bfloat16":
-        symbol = to_bfloat16(symbol)
+        symbol = to_16_bits(symbol, dtype)
     graph = bake(Graph(symbol, params))
     if dtype == "int8":  # fuses as well
         graph = to_int8(graph, calibration, net.head.boxes)
@@ -102,9 +108,7 @@ def exported_graph(symbol_file, params_file, outputs, ctx):
 
 def block_of(graph, ctx):
     """A SymbolBlock that runs a graph on a context."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the type of the input is decided by the first call
-        block = mx.gluon.SymbolBlock(graph.symbol, mx.sym.var(_INPUT))
+    block = symbol_block(graph.symbol, _INPUT)
     for name, parameter in block.collect_params().items():
         value = graph.params[name]
         parameter.shape, parameter.dtype = value.shape, value.dtype

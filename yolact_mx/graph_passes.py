@@ -1,10 +1,11 @@
-"""Rewriting of graphs: BatchNorm folded, convolutions in bfloat16, constants worked out.
+"""Rewriting of graphs: BatchNorm folded, convolutions in 16 bits, constants worked out.
 
 A pass takes a symbol and returns one that computes the same from the same variables, up to
 rounding.  What it makes of weights is part of the graph; :func:`bake` works it out for good.
 """
 
 import json
+import warnings
 from collections import Counter, namedtuple
 
 import mxnet as mx
@@ -14,8 +15,9 @@ Graph = namedtuple("Graph", "symbol params")
 
 # Where the weight is among the inputs of a layer; its bias comes after it
 _WEIGHT_AT = {"Convolution": 1, "_contrib_ModulatedDeformableConvolution": 3}
-# Operators that oneDNN has in bfloat16 and that lose nothing more by it
-_BFLOAT16 = ("Activation", "Concat", "Pooling", "elemwise_add")
+# Operators that oneDNN and CUDA have in 16 bits and that lose nothing more by it; clip does: its
+# gradient in bfloat16 is not finite
+_16_BITS = ("Activation", "Concat", "Pooling", "elemwise_add")
 
 
 def graph_of(outputs, block):
@@ -24,10 +26,11 @@ def graph_of(outputs, block):
     return _used(symbol, {p.name: p.list_data()[0] for p in block.collect_params().values()})
 
 
-def fold_batchnorm(symbol):
+def fold_batchnorm(symbol, training=False):
     """Every BatchNorm that follows a convolution becomes part of its weight and bias.
 
-    y = gamma (w * x - mean) / sqrt(var + eps) + beta, for inference.
+    y = gamma (w * x - mean) / sqrt(var + eps) + beta.  For ``training`` only those with fixed
+    statistics; gamma gets no gradient then.
     """
     nodes = content_of(symbol)["nodes"]
     readers = Counter(source for node in nodes for source, *_ in node["inputs"])
@@ -36,7 +39,8 @@ def fold_batchnorm(symbol):
         source_id = node["inputs"][0][0]
         source, attributes = nodes[source_id], node["attrs"]
         at = _WEIGHT_AT.get(source["op"])
-        if at is None or readers[source_id] > 1:
+        fixed = attributes.get("use_global_stats", "False") in ("True", "1")
+        if at is None or readers[source_id] > 1 or training and not fixed:
             return make(node, inputs)
         layer, gamma, beta, mean, variance = inputs
         *data, weight, bias = list(layer.get_children())[: at + 2] + [None] * (
@@ -45,35 +49,44 @@ def fold_batchnorm(symbol):
         scale = 1 / mx.sym.sqrt(variance + float(attributes.get("eps", 1e-3)))
         if attributes.get("fix_gamma", "True") not in ("True", "1"):
             scale = gamma * scale
-        weight = mx.sym.broadcast_mul(weight, mx.sym.reshape(scale, (-1, 1, 1, 1)))
-        bias = beta + (-mean if bias is None else bias - mean) * scale
+        scale = mx.sym.BlockGrad(scale)
+        # not broadcast_mul, whose gradient for the scale takes longer than all this saves
+        weight = weight * mx.sym.broadcast_like(mx.sym.reshape(scale, (-1, 1, 1, 1)), weight)
+        shift = mx.sym.BlockGrad(beta - mean * scale)
+        bias = shift if bias is None else shift + bias * scale
         source = dict(source, name=node["name"], attrs=dict(source["attrs"], no_bias="False"))
         return make(source, data + [weight, bias])
 
     return _rebuild(symbol, {"BatchNorm": fold})
 
 
-def to_bfloat16(symbol):
-    """Convolutions and what only lies between them in bfloat16; inputs and outputs in float32.
+def to_16_bits(symbol, dtype, exact=()):
+    """Convolutions and what only lies between them in ``dtype``; inputs and outputs in float32.
 
+    dtype: bfloat16 or float16.
+    exact: names of parameters whose convolutions stay in float32.
     Written out because MXNet's own pass leaves the layers between some activations in float32.
     """
     low, casts = set(), {}
 
-    def cast(value, dtype):
+    def cast(value, wanted):
         key = value.list_outputs()[0]
-        if (key in low) == (dtype == "bfloat16"):
+        if (key in low) == (wanted == dtype):
             return value
-        if (key, dtype) not in casts:
-            casts[key, dtype] = mx.sym.amp_cast(value, dtype=dtype)
-            low.update(casts[key, dtype].list_outputs() if dtype == "bfloat16" else ())
-        return casts[key, dtype]
+        if (key, wanted) not in casts:
+            casts[key, wanted] = mx.sym.amp_cast(value, dtype=wanted)
+            low.update(casts[key, wanted].list_outputs() if wanted == dtype else ())
+        return casts[key, wanted]
 
     def convert(node, inputs):
-        in_low = [value.list_outputs()[0] in low for value in inputs]
-        if node["op"] != "Convolution" and not (node["op"] in _BFLOAT16 and all(in_low)):
+        if node["op"] == "Convolution":
+            names = [name for value in inputs[1:] for name in value.list_inputs()]
+            lowered = not any(name in exact for name in names)
+        else:
+            lowered = node["op"] in _16_BITS and all(v.list_outputs()[0] in low for v in inputs)
+        if not lowered:
             return make(node, [cast(value, "float32") for value in inputs])
-        made = make(node, [cast(value, "bfloat16") for value in inputs])
+        made = make(node, [cast(value, dtype) for value in inputs])
         low.update(made.list_outputs())
         return made
 
@@ -113,6 +126,13 @@ def bake(graph):
     shapes = {name: value.shape for name, value in params.items()}  # quantisation asks for them
     rules = dict.fromkeys(_WEIGHT_AT, replace)
     return _used(_rebuild(graph.symbol, rules, shapes=shapes), params)
+
+
+def symbol_block(symbol, data, params=None):
+    """A SymbolBlock of one input, named ``data``; ``params``: those that it shares, if any."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the type of the input is decided by the first call
+        return mx.gluon.SymbolBlock(symbol, mx.sym.var(data), params=params)
 
 
 def content_of(symbol):

@@ -8,7 +8,6 @@ semantic   S                        YOLACT section 4
 mask_iou   I                        YOLACT++ section 5.1
 """
 
-import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
 
@@ -233,35 +232,6 @@ def _relative_area(F, boxes):
     return F.squeeze(F.clip(x2 - x1, low, high) * F.clip(y2 - y1, low, high), axis=-1)
 
 
-class TrainStep(HybridBlock):
-    """Network and loss as one static graph: images and ground truth in, loss terms out.
-
-    forward: images and the loss's inputs after the network's outputs ->
-        total (1,), terms (len(loss.terms),).
-    """
-
-    def __init__(self, net, loss, **kwargs):
-        super().__init__(**kwargs)
-        self.net, self.loss = net, loss
-
-    def hybrid_forward(self, F, images, match, gt_boxes, gt_labels, gt_masks, gt_semantic, totals):
-        terms = self.loss(
-            *self.net(images), match, gt_boxes, gt_labels, gt_masks, gt_semantic, totals
-        )
-        terms = F.concat(*terms, dim=0)
-        return F.reshape(F.sum(terms), (1,)), F.BlockGrad(terms)
-
-
-def build_step(config, net, num_classes, contexts, image_size=None):
-    """The :class:`TrainStep` of a configuration for an input (H, W), by default the square."""
-    loss = build_loss(config, net, num_classes, image_size)
-    loss.collect_params(".*anchors").initialize(ctx=contexts)
-    step = TrainStep(net, loss)
-    # static memory of the graphs of several shapes would add up
-    step.hybridize(static_alloc=not config.input.keep_ratio)
-    return step
-
-
 def build_loss(config, net, num_classes, image_size=None):
     """The loss of a configuration for its network and an input (H, W), by default the square."""
     _, _, proto_size = input_sizes(config, image_size)
@@ -273,8 +243,3 @@ def build_loss(config, net, num_classes, image_size=None):
         config.loss,
         reference_compatible=config.reference_compatible,
     )
-
-
-def batch_totals(match):
-    """``totals`` of a step on one device: (B, N) NumPy matches -> (2,) NDArray."""
-    return mx.nd.array([(match > 0).sum(), len(match)])

@@ -107,6 +107,9 @@ class TrainConfig:
     # Each batch in so many parts, one after the other: the memory of a part, the gradient of the
     # whole (statistics of a trained BatchNorm excepted)
     accumulate: int = 1
+    # Convolutions compute in 16 bits, weights stay in 32: float16 on GPUs, bfloat16 on CPUs that
+    # have it (AVX-512 BF16; others stay in float32)
+    amp: bool = False
     # Parts of the network that stay as they are: [backbone], [backbone.layer1, fpn]
     freeze: List[str] = field(default_factory=list)
     # Decay of the exponential moving average of the weights (0.999, say) that is then validated

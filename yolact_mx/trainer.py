@@ -24,12 +24,14 @@ from .distributed import Workers, last_words
 from .errors import CheckpointError, DatasetError, UserError
 from .evaluate import CocoEvaluator
 from .input_shapes import PerShape
-from .losses import build_step, loss_terms
+from .loss_scale import LossScale
+from .losses import loss_terms
 from .models import build_yolact
 from .nn.dynamic_conv import set_temperature, temperature_at
 from .predict import predictor_of
 from .schedule import build_schedule, lr_at
 from .stopper import Stopper
+from .train_step import build_step, training_dtype
 from .training_data import build_batches, build_samples
 from .training_log import TrainingLog
 from .updater import Updater
@@ -93,8 +95,12 @@ class Trainer:
             config, classes, contexts, training=True, freeze_bn=_freeze_bn(settings, parts)
         )
         self.terms = loss_terms(self.net.mask_iou)
-        self.graph = PerShape(partial(build_step, config, self.net, classes, contexts))
-        self.updater = Updater(self.net, contexts, settings, self.workers)
+        self.dtype = training_dtype(settings, contexts)
+        self.graph = PerShape(
+            partial(build_step, config, self.net, classes, contexts, self.dtype)
+        )
+        loss_scale = LossScale() if self.dtype == "float16" else None
+        self.updater = Updater(self.net, contexts, settings, self.workers, loss_scale)
         self.samples = build_samples(config, train_set, augmented)
         # best mask AP, validations since then, and the step of the last one
         self._validate_every = settings.validate_every * (len(train_set) // settings.batch_size)
@@ -138,6 +144,8 @@ class Trainer:
         restore(checkpoint, self.net, self.updater, self.updater.average)
         for name in _STATE:
             setattr(self, name, state[name])
+        if self.updater.loss_scale and "loss_scale" in state:
+            self.updater.loss_scale = LossScale(*state["loss_scale"])
         logger.info("resumed from %s", checkpoint)
 
     def fit(self):
@@ -211,7 +219,7 @@ class Trainer:
                 outputs = [
                     self.graph(*inputs, totals.as_in_context(ctx)) for ctx, inputs in now
                 ]
-            autograd.backward([total for total, _ in outputs])
+            self.updater.backward([total for total, _ in outputs])
             terms += [part for _, part in outputs]
         self.updater.step(lr)
         return lr, self.workers.total_terms(terms)
@@ -262,6 +270,8 @@ class Trainer:
         self.updater.require_finite(self.step)
         state = {name: getattr(self, name) for name in _STATE}
         state.update(classes=list(self.config.classes), seed=self.config.train.seed)
+        if self.updater.loss_scale:
+            state["loss_scale"] = self.updater.loss_scale.value, self.updater.loss_scale.updates
         if self.workers.rank == 0:
             save_checkpoint(
                 self.out_dir / "checkpoints", self.net, self.updater, state, self.updater.average

@@ -20,9 +20,12 @@ class Updater:
     contexts : list of Context
     settings : TrainConfig
     workers : Workers, optional
+    loss_scale : LossScale, optional
+        Of the loss whose gradients these are.
     """
 
-    def __init__(self, net, contexts, settings, workers=None):
+    def __init__(self, net, contexts, settings, workers=None, loss_scale=None):
+        self.loss_scale = loss_scale
         self._workers = workers or Workers()
         self._net, self._contexts, self._settings = net, contexts, settings
         freeze(net, settings.freeze)
@@ -59,18 +62,31 @@ class Updater:
         # or a fast worker's gradients can reach a server before a slow one has its weights
         self._workers.barrier()
 
+    def backward(self, totals):
+        """Gradients of losses, one a device, are added up or take the place of the last ones."""
+        heads = self.loss_scale and [
+            mx.nd.full((1,), self.loss_scale.value, ctx=total.context) for total in totals
+        ]
+        mx.autograd.backward(totals, heads)
+
     def step(self, lr):
         """Change the parameters; the loss is normalised already."""
         self._trainer.set_learning_rate(lr)
         self._trainer.allreduce_grads()
+        scale = self.loss_scale.value if self.loss_scale else 1
+        # reads a number back from the device, so only where the loss is scaled
+        if not self.loss_scale or self.loss_scale.accept(self._gradients_finite()):
+            self._update(scale)
+        if self._settings.accumulate > 1:
+            self._net.collect_params().zero_grad()
+
+    def _update(self, scale):
         for ctx in self._contexts if self._settings.clip_norm else ():
             gradients = [parameter.grad(ctx) for parameter in self._trained.values()]
             gluon.utils.clip_global_norm(
-                gradients, self._settings.clip_norm, check_isfinite=False
+                gradients, self._settings.clip_norm * scale, check_isfinite=False
             )
-        self._trainer.update(1)
-        if self._settings.accumulate > 1:
-            self._net.collect_params().zero_grad()
+        self._trainer.update(scale)
         if self.average:
             self.average.update()
 
@@ -79,14 +95,15 @@ class Updater:
 
         The loss does not always tell: ReLU makes 0 of NaN, so spoilt weights can look well.
         """
-        weights = [p.data(self._contexts[0]) for p in self._net.collect_params().values()]
-        # one array each: multi_all_finite writes past its end from 200 arrays on
-        finite = mx.nd.concat(*[mx.nd.all_finite(weight) for weight in weights], dim=0)
-        if not finite.min().asscalar():
+        if not _all_finite(p.data(self._contexts[0]) for p in self._net.collect_params().values()):
             raise NonFiniteLoss(
                 "weights are not finite after step {} (train.lr too high?); the checkpoints "
                 "before it are good".format(step)
             )
+
+    def _gradients_finite(self):
+        # of one device: what is not finite on another has come here with the sum
+        return _all_finite(p.grad(self._contexts[0]) for p in self._trained.values())
 
     def save_states(self, path):
         self._trainer.save_states(path)
@@ -197,6 +214,11 @@ def freeze(net, paths):
             part = part._children[name]
         part.collect_params().setattr("grad_req", "null")
         part.apply(_fix_statistics)
+
+
+def _all_finite(arrays):
+    # one array each: multi_all_finite writes past its end from 200 arrays on
+    return mx.nd.concat(*map(mx.nd.all_finite, arrays), dim=0).min().asscalar() == 1
 
 
 def _trained(net):

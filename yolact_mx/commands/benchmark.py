@@ -7,7 +7,7 @@ peak memory is its own, too.
 
   inference  pictures of 640 x 480 to detect.max_detections instances each, with masks of that
              size; weights are random (times hardly depend on them)
-  training   steps as the trainer takes them, in float32; weights stay as they are
+  training   steps as the trainer takes them; weights stay as they are
 
 Phases are measured one at a time, each waited for; in whole steps they overlap, so the total is
 measured separately.  FLOPs are those of convolutions and matrix products, one multiply-add being
@@ -44,8 +44,9 @@ def parse(argv, prog=None):
     parser.add_argument("--threads", type=positive, metavar="N",
                         help="of MXNet (default: OMP_NUM_THREADS, or one a core)")
     parser.add_argument("--dtype", choices=DTYPES, default="float32",
-                        help="of inference (default: float32); the ranges of int8 are taken from "
-                             "random pictures")
+                        help="of convolutions (default: float32); in training bfloat16 is "
+                             "train.amp; int8, with the ranges of random pictures, is for "
+                             "inference alone")
     parser.add_argument("--ctx", default="cpu", help="cpu | gpu:0")
     parser.add_argument("--rounds", type=positive, default=5,
                         help="how often everything is timed, after a round that is not (default: "
@@ -59,8 +60,8 @@ def parse(argv, prog=None):
     args.names = [name for name in args.names if "=" not in name]
     if not args.names:
         parser.error("name at least one configuration")
-    if args.dtype != "float32" and args.what == "training":
-        parser.error("--dtype {}: training is in float32".format(args.dtype))
+    if args.dtype == "int8" and args.what == "training":
+        parser.error("--dtype int8 is for inference")
     if args.data and args.what == "inference":
         parser.error("--data DIR is for training")
     return args
@@ -73,14 +74,15 @@ def main(argv=None, prog=None):
 
     tasks = ("inference", "training") if args.what == "both" else (args.what,)
     common = dict(threads=args.threads or default_threads(), rounds=args.rounds, ctx=args.ctx)
-    peaks = {dtype: measure("gemm", dtype=dtype, **common) for dtype in dtypes(args, tasks)}
-    results = []
+    peaks, results = {}, []
     for name in args.names:
         for task in tasks:
             own = ({"dtype": args.dtype, "batch": args.batch or 1} if task == "inference" else
-                   {"data": args.data, "batch": args.batch})
+                   {"data": args.data, "batch": args.batch, "amp": args.dtype == "bfloat16"})
             result = measure(task, config=name, overrides=args.overrides, **common, **own)
-            results.append(with_rates(result, peaks[result["dtype"]]))
+            dtype = result["dtype"]
+            peaks[dtype] = peaks.get(dtype) or measure("gemm", dtype=dtype, **common)
+            results.append(with_rates(result, peaks[dtype]))
             print(markdown(results[-1]), flush=True)
     if args.json:
         content = {"cores": available_cores(), "load_average": os.getloadavg()[0], "gemm": peaks,
@@ -115,8 +117,3 @@ def default_threads():
         raise ConfigError("OMP_NUM_THREADS: expected a whole number, found '{}'; --threads "
                           "overrules it".format(found))
     return int(found)
-
-
-def dtypes(args, tasks):
-    """Number formats that are measured, each once."""
-    return sorted({args.dtype if task == "inference" else "float32" for task in tasks})

@@ -39,7 +39,7 @@ def library_path():
     """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     parts = [path.read_bytes() for path in sorted(SOURCES.glob("*.*"))]
-    parts.append("{} {}".format(FLAGS, _processor()).encode())
+    parts.append("{} {}".format(FLAGS, processor()).encode())
     key = hashlib.sha256(b"".join(parts)).hexdigest()[:12]
     return Path(cache) / "yolact_mx" / "ops-mxnet{}-{}.so".format(mx.__version__, key)
 
@@ -119,7 +119,7 @@ def _add_function(name):
     setattr(mx.sym, name, mx.sym.register._make_symbol_function(handle, name, name))
 
 
-def _processor():
+def processor():
     """What code for this very processor may rely on."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
