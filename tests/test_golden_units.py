@@ -13,7 +13,7 @@ from native_library import usable
 
 from yolact_mx import boxes
 from yolact_mx.detect import Detect, Detections, to_image_size
-from yolact_mx.models.layers import resize_like
+from yolact_mx.models.layers import resize_like, resize_like_by_products
 from yolact_mx.nn.deform_conv import SAMPLERS, ModulatedDeformConv2D
 from yolact_mx.options import DetectConfig
 from yolact_mx.reference_map import _mask_overlaps
@@ -212,8 +212,10 @@ def test_resizing(figures, draws):
     assert keys
     for key in keys:
         expected = figures["prim/" + key]
-        resized = resize_like(mx.nd, f, mx.nd.zeros((1, 1) + expected.shape[2:])).asnumpy()
-        figures.close("primitives", resized, expected, 3 * FLOAT, what=key)  # positions round too
+        for resize in (resize_like, resize_like_by_products):
+            resized = resize(mx.nd, f, mx.nd.zeros((1, 1) + expected.shape[2:])).asnumpy()
+            # positions round too
+            figures.close("primitives", resized, expected, 3 * FLOAT, what=key)
 
 
 def test_mask_overlaps(figures, draws):

@@ -7,6 +7,7 @@ from yolact_mx.config import configs_dir, load_config
 from yolact_mx.errors import CheckpointError, ConfigError
 from yolact_mx.models import Predictions, build_anchors, build_yolact
 from yolact_mx.models.backbone import build_backbone, load_backbone
+from yolact_mx.models.layers import resize_like, resize_like_by_products
 from yolact_mx.models.mask_iou import MaskIoUNet
 from yolact_mx.models.yolact import input_sizes
 from yolact_mx.nn import DynamicConv2D, ModulatedDeformConv2D
@@ -137,3 +138,19 @@ def test_a_mask_iou_prediction_that_fell_to_zero(straight_through):
     assert (predicted[:, 0] == 0).asnumpy().all() and (predicted[:, 1] > 0).asnumpy().all()
     dead, alive = net.layers[-1].bias.grad().asnumpy()
     assert dead == (4 if straight_through else 0) and alive == 4
+
+
+@pytest.mark.parametrize("small, large", [((18, 9), (35, 18)), ((1, 2), (2, 3)), ((5, 5), (5, 7))])
+def test_resizing_by_products(small, large):
+    """Values and gradient of BilinearResize2D."""
+    rng, results = np.random.RandomState(0), []
+    x, like = mx.nd.array(rng.normal(size=(2, 3) + small)), mx.nd.zeros((2, 1) + large)
+    weights = mx.nd.array(rng.normal(size=(2, 3) + large))
+    x.attach_grad()
+    for resize in (resize_like, resize_like_by_products):
+        with mx.autograd.record():
+            resized = resize(mx.nd, x, like)
+        resized.backward(weights)
+        results.append((resized.asnumpy(), x.grad.asnumpy()))
+    for found, wanted in zip(*results):
+        np.testing.assert_allclose(found, wanted, atol=2e-5)

@@ -65,6 +65,7 @@ def to_16_bits(symbol, dtype, exact=()):
 
     dtype: bfloat16 or float16.
     exact: names of parameters whose convolutions stay in float32.
+    The first layer stays in float32: with three channels it would be slower, and less exact.
     Written out because MXNet's own pass leaves the layers between some activations in float32.
     """
     low, casts = set(), {}
@@ -81,7 +82,7 @@ def to_16_bits(symbol, dtype, exact=()):
     def convert(node, inputs):
         if node["op"] == "Convolution":
             names = [name for value in inputs[1:] for name in value.list_inputs()]
-            lowered = not any(name in exact for name in names)
+            lowered = not (_is_variable(inputs[0]) or any(name in exact for name in names))
         else:
             lowered = node["op"] in _16_BITS and all(v.list_outputs()[0] in low for v in inputs)
         if not lowered:
@@ -116,7 +117,8 @@ def bake(graph):
             if _is_made(inputs[place], graph.params):
                 value = next(values)
                 # layers called several times have their weights once
-                key = (value.shape, mx.nd.cast(value, "float32").asnumpy().tobytes())
+                content = mx.nd.cast(value, "float32").asnumpy().tobytes()
+                key = (str(value.dtype), value.shape, content)
                 if key not in shared:
                     shared[key] = mx.sym.var(node["name"] + name, shape=value.shape)
                     params[shared[key].name] = value
@@ -151,10 +153,13 @@ def make(node, inputs):
     return operator(*inputs, name=node["name"], **attributes)
 
 
+def _is_variable(value):
+    return value.list_inputs() == [value.name]
+
+
 def _is_made(value, params):
     """Whether a symbol is no variable and depends on parameters only."""
-    names = value.list_inputs()
-    return names != [value.name] and all(name in params for name in names)
+    return not _is_variable(value) and all(name in params for name in value.list_inputs())
 
 
 def _rebuild(symbol, rules, default=make, shapes=None):

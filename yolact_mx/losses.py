@@ -149,10 +149,10 @@ class YolactLoss(HybridBlock):
         crop = box_ops.crop_mask(F, F.slice(targets, begin=(0, 0), end=(1, 1)), boxes)
         known = targets < UNKNOWN
         targets = targets * known
-        pixels = bce_with_logits(F, logits, targets) * crop
+        pixels = bce_with_logits(F, logits, targets) * (crop * known)
         if self._reference_compatible:
             pixels = pixels + _CLAMPED_LOG * targets * (1 - crop)
-        per_mask = F.sum(pixels * known, axis=(2, 3)) / _relative_area(F, boxes) * valid
+        per_mask = F.sum(pixels, axis=(2, 3)) / _relative_area(F, boxes) * valid
         # positives of an image beyond masks_to_train are represented by the selected ones
         represent = F.sum(positive, axis=1) / F.clip(F.sum(valid, axis=1), 1, 1e9)
         mask_loss = F.reshape(F.sum(F.sum(per_mask, axis=1) * represent), (1,))
@@ -221,8 +221,10 @@ def semantic_loss(F, logits, gt_labels, masks, num_classes):
 
 
 def bce_with_logits(F, logits, targets):
-    """Elementwise binary cross-entropy, stable for logits of any size."""
-    return F.relu(logits) - logits * targets + F.Activation(-F.abs(logits), act_type="softrelu")
+    """Elementwise binary cross-entropy, stable for logits of any size; targets are 0 or 1."""
+    # relu(logits) - logits * targets, with fewer arrays that have a gradient
+    linear = logits * ((logits > 0) - targets)
+    return linear + F.Activation(-F.abs(logits), act_type="softrelu")
 
 
 def _relative_area(F, boxes):

@@ -31,6 +31,27 @@ def resize_like(F, x, like):
     return F.contrib.BilinearResize2D(x, like, mode="like", align_corners=False)
 
 
+def resize_like_by_products(F, x, like):
+    """:func:`resize_like` as a matrix product for either axis.
+
+    Equal but for rounding; on CPUs its gradient takes a tenth of the time.
+    """
+    x = F.dot(x, _interpolation(F, x, like, axis=3), transpose_b=True)  # (B, C, H, W')
+    x = F.dot(_interpolation(F, x, like, axis=2), F.transpose(x, (2, 0, 1, 3)))
+    return F.transpose(x, (1, 2, 0, 3))
+
+
+def _interpolation(F, x, like, axis):
+    """(m, n): how much of each of the n places of ``x`` along an axis is in the m of ``like``."""
+    place, wanted = F.contrib.arange_like(x, axis=axis), F.contrib.arange_like(like, axis=axis)
+    n, m = (F.reshape(F.max(index), (1,)) + 1 for index in (place, wanted))
+    # rounded as BilinearResize2D and the reference do: that decides about zeros of ReLU
+    position = F.broadcast_mul(wanted + 0.5, n / m) - 0.5
+    position = F.broadcast_minimum(F.relu(position), n - 1)
+    distance = F.broadcast_sub(F.expand_dims(position, 1), F.expand_dims(place, 0))
+    return F.BlockGrad(F.relu(1 - F.abs(distance)))
+
+
 def upsample2(F, x, channels):
     """Bilinear resize of (B, channels, H, W) to twice the height and width (half-pixel centres).
 

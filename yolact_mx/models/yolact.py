@@ -94,7 +94,7 @@ def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False,
     per_cell = len(config.anchors.scales[0]) * len(config.anchors.ratios)
     net = Yolact(
         backbone=backbone,
-        fpn=FPN(_output_channels(backbone), channels),
+        fpn=FPN(_output_channels(backbone), channels, training),
         protonet=Protonet(
             channels,
             model.protonet.channels,
