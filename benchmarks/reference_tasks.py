@@ -5,6 +5,7 @@ result, and ``facts``: figures that tell whether both sides compute the same, an
 point operations of one run where they are counted.  Only one framework is imported in a process:
 the OpenMP runtimes of the two get into each other's way.
 """
+import gc
 import sys
 from pathlib import Path
 
@@ -132,6 +133,8 @@ def our_inference(options):
     planes = input_planes(image, (SIZE, SIZE))
     planes = normalize_planes(planes, config.input.mean, config.input.std)  # for int8
     predictor = predictor_of(config, net, names, mx.cpu(), options.dtype, planes[None])
+    del net
+    gc.collect()  # as load_predictor does
 
     def run():
         found = to_image_size(predictor([image])[0], *IMAGE_SIZE)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from yolact_mx.config import configs_dir, load_config
+from yolact_mx.deploy import compile_network
 from yolact_mx.errors import CheckpointError, ConfigError
 from yolact_mx.models import Predictions, build_anchors, build_yolact
 from yolact_mx.models.backbone import build_backbone, load_backbone
@@ -96,6 +97,13 @@ def test_training_and_inference_are_one_path():
         trained = [o.asnumpy() for o in net(images)]
     for a, b in zip(trained, net(images)):
         np.testing.assert_allclose(a, b.asnumpy(), atol=1e-5)
+
+
+def test_a_network_for_inference_has_no_gradients():
+    """They would take as much memory as its weights."""
+    config = load_config("shapes", SMALL)
+    for net in (build_yolact(config, 3), compile_network(build_yolact(config, 3), mx.cpu())):
+        assert {p.grad_req for p in net.collect_params().values()} == {"null"}
 
 
 def test_backbone_weights_of_the_gluoncv_network(tmp_path):

@@ -107,11 +107,12 @@ def exported_graph(symbol_file, params_file, outputs, ctx):
 
 
 def block_of(graph, ctx):
-    """A SymbolBlock that runs a graph on a context."""
+    """A SymbolBlock that runs a graph on a context; its parameters are taken out of ``graph``."""
     block = symbol_block(graph.symbol, _INPUT)
     for name, parameter in block.collect_params().items():
-        value = graph.params[name]
+        value = graph.params.pop(name)  # copied: two sets of weights would be in memory
         parameter.shape, parameter.dtype = value.shape, value.dtype
+        parameter.grad_req = "null"
         parameter._load_init(value, ctx)
     block.hybridize(static_alloc=True)
     return block

@@ -25,8 +25,8 @@ def get_model(name, classes=None, pretrained=None, pretrained_base=True, ctx=Non
     ctx : Context or list of Context
         By default the CPU.
     training : bool
-        With the semantic branch.  False: only what detection needs, and no weights of the
-        backbone are loaded.
+        With the semantic branch, and gradients.  False: only what detection needs, and no
+        weights of the backbone are loaded.
     freeze_bn : bool
         BatchNorm with fixed statistics and parameters.
     overrides : sequence of ``key.sub=value``

@@ -1,5 +1,6 @@
 """Using a trained network: from pictures to detections."""
 
+import gc
 import json
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -105,7 +106,10 @@ def load_predictor(source, ctx=None, config=None, overrides=()):
     weights, config = find_weights(source, config, overrides)
     net = build_yolact(config, len(config.classes), ctx)
     load_weights(net, weights)
-    return predictor_of(config, net, config.classes, ctx)
+    predictor = predictor_of(config, net, config.classes, ctx)
+    del net
+    gc.collect()  # blocks refer to each other: the weights would stay in memory beside their copy
+    return predictor
 
 
 def find_weights(source, config=None, overrides=()):

@@ -71,7 +71,7 @@ def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False,
         Foreground classes.
     ctx : Context or list of Context
     training : bool
-        With the semantic branch.
+        With the semantic branch, and gradients.
     freeze_bn : bool
         BatchNorm with fixed statistics and parameters.
     dcn_sampler : str, optional
@@ -113,6 +113,8 @@ def build_yolact(config, num_classes, ctx=None, training=False, freeze_bn=False,
         semantic=conv(num_classes, channels, 1, activation=None) if training else None,
         mask_iou=_mask_iou(config, num_classes),
     )
+    if not training:
+        net.collect_params().setattr("grad_req", "null")  # their memory is that of the weights
     initialize(net, contexts)
     if training and model.backbone.weights:
         load_backbone(net.backbone, model.backbone.weights, model.backbone.name, contexts)
