@@ -36,6 +36,19 @@ def test_what_the_network_gets(predictor):
     assert prepared[:, 5, 2].tolist() == [3, 2, 1] and prepared[:, 5, 13].tolist() == [13, 12, 11]
 
 
+@pytest.mark.parametrize("exported", [False, True])
+def test_batches_of_any_size(tiny_run, tiny_export, exported):
+    """One after the other, in a graph of static memory: results are those of single pictures."""
+    source = str(tiny_export) + "-symbol.json" if exported else tiny_run.folder
+    predictor = load_predictor(source)
+    pictures = list(np.random.RandomState(0).randint(0, 256, (3, 64, 64, 3), np.uint8))
+    wanted = [predictor([picture])[0] for picture in pictures]
+    for indices in ([0, 1, 2], [1], [2, 0], [0, 1, 2]):
+        for index, found in zip(indices, predictor([pictures[i] for i in indices])):
+            np.testing.assert_allclose(found.scores, wanted[index].scores, atol=1e-5)
+            np.testing.assert_allclose(found.boxes, wanted[index].boxes, atol=1e-4)
+
+
 @pytest.mark.parametrize("batch", [1, 2, 5, 50])
 def test_a_whole_data_set_in_its_order(predictor, tmp_path, batch):
     images = [image(7 * i % 11, width=30 + i, height=20) for i in range(11)]

@@ -114,7 +114,8 @@ def block_of(graph, ctx):
         parameter.shape, parameter.dtype = value.shape, value.dtype
         parameter.grad_req = "null"
         parameter._load_init(value, ctx)
-    block.hybridize(static_alloc=True)
+    # static_shape: fused operators keep their weights as they use them, not made in every run
+    block.hybridize(static_alloc=True, static_shape=True)
     return block
 
 

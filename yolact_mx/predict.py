@@ -137,8 +137,9 @@ def predictor_of(config, net, classes, ctx, dtype="float32", calibration=None):
 
     def build(shape):
         detector = build_detector(config, net, len(classes), network, shape)
-        # static memory of the graphs of several shapes would add up
-        detector.hybridize(static_alloc=len(shapes) == 1)
+        # static memory of the graphs of several shapes would add up; static_shape: see block_of
+        static = len(shapes) == 1
+        detector.hybridize(static_alloc=static, static_shape=static)
         return detector
 
     graph = PerShape(build) if len(shapes) > 1 else build(shapes[0])
