@@ -239,7 +239,7 @@ class ResizedMasks:
 
     def __getitem__(self, index):
         mask = cv2.resize(self._probs[index], self._size, interpolation=cv2.INTER_LINEAR)
-        return (mask > 0.5).astype(np.uint8)
+        return (mask > 0.5).view(np.uint8)
 
 
 def split_batch(outputs):
