@@ -119,7 +119,7 @@ def suppress(settings, side, corners, scores):
     detect = Detect(corners, len(scores), (side, side), settings)
     detect.collect_params(".*anchors").initialize()
     score, kind, index = (out.asnumpy()[0] for out in
-                          detect._suppress(mx.nd, nd(scores[None]), nd(corners[None])))
+                          detect._suppress(mx.nd, nd(scores.T[None]), nd(corners[None])))
     return score[score >= 0], kind[score >= 0], index[score >= 0]
 
 

@@ -12,9 +12,9 @@ from mxnet.gluon import HybridBlock
 
 from . import boxes as box_ops
 from .anchors import build_anchors, input_sizes
+from .nms import Suppression
 from .nn.select import gather_rows
 
-_GREEDY_CANDIDATES = 4096
 OUTPUTS = ("boxes", "scores", "mask_scores", "classes", "masks")
 
 
@@ -31,6 +31,8 @@ class Detect(HybridBlock):
     settings : DetectConfig
     mask_iou : HybridBlock or None
         With it, mask scores are class scores times the predicted mask IoU.
+    native : bool
+        Fast NMS by the operator of csrc/: see :class:`~yolact_mx.nms.Suppression`.
 
     forward: class_logits (B, N, C + 1), box_deltas (B, N, 4), mask_coefs (B, N, P),
     proto (B, P, Hp, Wp) ->
@@ -41,15 +43,11 @@ class Detect(HybridBlock):
         masks (B, D, Hp, Wp) probabilities, 0 outside the box
     """
 
-    def __init__(self, anchors, num_classes, image_size, settings, mask_iou=None, **kwargs):
+    def __init__(self, anchors, num_classes, image_size, settings, mask_iou=None, native=False,
+                 **kwargs):
         super().__init__(**kwargs)
-        self._num_classes, self._image_size, self._settings = num_classes, image_size, settings
-        self._candidates = min(settings.top_k, len(anchors))
-        self._suppress = {
-            "fast": self._fast,
-            "cross_class": self._cross_class,
-            "greedy": self._greedy,
-        }[settings.nms]
+        self._settings = settings
+        self._suppress = Suppression(settings, len(anchors), num_classes, image_size, native)
         with self.name_scope():
             self.anchors = self.params.get_constant("anchors", np.asarray(anchors)[None])
         self.mask_iou = mask_iou
@@ -57,7 +55,7 @@ class Detect(HybridBlock):
     def hybrid_forward(self, F, class_logits, box_deltas, mask_coefs, proto, anchors):
         boxes = box_ops.decode(F, box_deltas, anchors)
         probs = F.slice_axis(F.softmax(class_logits, axis=-1), axis=-1, begin=1, end=None)
-        scores, classes, anchor = self._suppress(F, F.transpose(probs, (0, 2, 1)), boxes)
+        scores, classes, anchor = self._suppress(F, probs, boxes)
         classes = F.where(scores >= 0, classes, -F.ones_like(classes))
         boxes = gather_rows(F, boxes, anchor)
         masks = assemble_masks(
@@ -73,75 +71,6 @@ class Detect(HybridBlock):
         quality = F.pick(quality, F.reshape(F.relu(classes), (-1,)), axis=-1)
         return F.where(scores >= 0, scores * F.reshape_like(quality, scores), scores)
 
-    def _fast(self, F, probs, boxes):
-        """Fast NMS (YOLACT section 3.4): all pairs at once, suppressed boxes suppress too."""
-        t = self._candidates
-        best = F.max(probs, axis=1, keepdims=True)  # (B, 1, N)
-        alive = F.broadcast_like(best > self._settings.score_threshold, probs)
-        alive = F.where(alive, probs, alive - 1)
-        scores, anchor = F.topk(alive, axis=2, k=t, ret_typ="both")  # (B, C, T)
-        anchor = F.reshape(anchor, (0, -1))
-        candidates = F.reshape(gather_rows(F, boxes, anchor), (0, -4, self._num_classes, t, 0))
-        scores = F.reshape(
-            _without_overlapping(F, scores, candidates, self._settings.nms_iou), (0, -1)
-        )
-        most = min(self._settings.max_detections, t * self._num_classes)
-        scores, order = F.topk(scores, axis=1, k=most, ret_typ="both")
-        return scores, F.floor((order + 0.5) / t), gather_rows(F, anchor, order)
-
-    def _cross_class(self, F, probs, boxes):
-        """Fast NMS over the best class of each anchor; as many detections as candidates."""
-        best = F.max(probs, axis=1)  # (B, N)
-        scores, anchor = F.topk(
-            F.where(best > self._settings.score_threshold, best, -F.ones_like(best)),
-            axis=1,
-            k=self._candidates,
-            ret_typ="both",
-        )
-        scores = _without_overlapping(
-            F, scores, gather_rows(F, boxes, anchor), self._settings.nms_iou
-        )
-        scores, order = F.topk(scores, axis=1, k=self._candidates, ret_typ="both")
-        anchor = gather_rows(F, anchor, order)
-        return scores, gather_rows(F, F.argmax(probs, axis=1), anchor), anchor
-
-    def _greedy(self, F, probs, boxes):
-        """Per-class greedy NMS of the reference: areas in pixels with its "+ 1", IoU >= threshold.
-
-        Its cost is quadratic, so the ``_GREEDY_CANDIDATES`` best (anchor, class) pairs enter.
-        """
-        s = self._settings
-        n = len(self.anchors.value[0])
-        candidates = min(_GREEDY_CANDIDATES, n * self._num_classes)
-        scores, pair = F.topk(
-            F.reshape(probs, (0, -1)),
-            axis=1,
-            ret_typ="both",
-            dtype="int32",
-            k=candidates,
-        )  # (B, k)
-        pair = F.cast(pair, "int32")
-        anchor = pair % n
-        classes = F.cast((pair - anchor) / n, "float32")
-        height, width = self._image_size
-        x1, y1, x2, y2 = box_ops.split(F, gather_rows(F, boxes, anchor))
-        columns = [F.expand_dims(c, axis=2) for c in (classes, scores, F.cast(anchor, "float32"))]
-        rows = F.concat(*columns, x1 * width, y1 * height, x2 * width + 1, y2 * height + 1, dim=-1)
-        kept = F.contrib.box_nms(
-            rows,
-            valid_thresh=s.score_threshold,
-            coord_start=3,
-            score_index=1,
-            id_index=0,
-            # box_nms suppresses above its threshold, the reference from it on
-            overlap_thresh=float(np.nextafter(np.float32(s.nms_iou), np.float32(0))),
-        )
-        classes, scores, anchor = (
-            F.squeeze(F.slice_axis(kept, axis=-1, begin=i, end=i + 1), axis=-1) for i in range(3)
-        )
-        scores, order = F.topk(scores, axis=1, k=min(s.max_detections, candidates), ret_typ="both")
-        return scores, gather_rows(F, classes, order), F.relu(gather_rows(F, anchor, order))
-
 
 def assemble_masks(F, coefs, proto, boxes, crop=True):
     """Mask probabilities sigmoid(coefs . proto) (YOLACT equation 1), 0 outside the boxes.
@@ -152,21 +81,6 @@ def assemble_masks(F, coefs, proto, boxes, crop=True):
     masks = F.Activation(masks, act_type="sigmoid")  # far faster than F.sigmoid on CPUs
     masks = F.reshape_like(masks, proto, lhs_begin=2, lhs_end=3, rhs_begin=2, rhs_end=4)
     return masks * box_ops.crop_mask(F, proto, boxes) if crop else masks
-
-
-def _without_overlapping(F, scores, boxes, threshold):
-    """-1 for the score of each box that overlaps a better one of its group.
-
-    scores (..., T), descending, boxes (..., T, 4).  A pair without area has no IoU (NaN), and
-    is dropped.
-    """
-    overlap, union = box_ops.overlap_and_union(F, boxes)
-    rank = F.contrib.arange_like(scores, axis=-1)
-    better = F.broadcast_lesser(F.expand_dims(rank, 0), F.expand_dims(rank, 1))  # column of row
-    # pairs the other way round get 0 / (something above 0), never NaN
-    above = F.broadcast_mul(overlap, better) / F.broadcast_add(union, 1 - better)
-    keep = (F.max(above, axis=-1) <= threshold) * (scores >= 0)
-    return F.where(keep, scores, -F.ones_like(scores))
 
 
 class Detector(HybridBlock):
@@ -281,14 +195,15 @@ def to_image_size(detections, width, height, score_threshold=0.0):
     )
 
 
-def build_detector(config, net, num_classes, network=None, image_size=None):
+def build_detector(config, net, num_classes, network=None, image_size=None, native=False):
     """The inference graph of a network for an input of (H, W), by default the square.
 
     network: block that takes the place of ``net``, whose re-scoring is still used (see
     ``deploy.compile_network``).
+    native: see :class:`Detect`; a graph with it is not for export.
     """
     anchors, (image_size, _, _) = build_anchors(config, image_size), input_sizes(config, image_size)
-    detect = Detect(anchors, num_classes, image_size, config.detect, net.mask_iou)
+    detect = Detect(anchors, num_classes, image_size, config.detect, net.mask_iou, native)
     # no prefix: the exported outputs are called what they are
     detector = Detector(network or net, detect, config.input.mean, config.input.std, prefix="")
     detector.collect_params(".*(anchors|(?<!running_)mean|std)$").initialize(ctx=_contexts(net))

@@ -17,6 +17,7 @@ from .detect import OUTPUTS, build_detector, split_batch, to_image_size
 from .errors import CheckpointError, ConfigError
 from .input_shapes import PerShape, input_shapes, nearest_shape
 from .models import build_yolact
+from .nn import native_ops
 
 
 class Predictor:
@@ -134,9 +135,10 @@ def predictor_of(config, net, classes, ctx, dtype="float32", calibration=None):
     """
     network = compile_network(net, ctx, dtype, calibration)
     shapes = input_shapes(config)
+    native = ctx.device_type == "cpu" and native_ops.load()
 
     def build(shape):
-        detector = build_detector(config, net, len(classes), network, shape)
+        detector = build_detector(config, net, len(classes), network, shape, native)
         # static memory of the graphs of several shapes would add up; static_shape: see block_of
         static = len(shapes) == 1
         detector.hybridize(static_alloc=static, static_shape=static)

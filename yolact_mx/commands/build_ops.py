@@ -1,6 +1,7 @@
 """Compile the faster operators (csrc/) for this machine, into the user's cache.
 
-From then on YOLACT++'s deformable convolutions use them on CPUs, in training and detection.
+From then on YOLACT++'s deformable convolutions use them on CPUs, in training and detection, and so
+does Fast NMS.  Exported networks never need them.
 Needs a C++ compiler: $CXX, g++, clang++ or c++.  Takes some seconds; once is enough.
 """
 from ..cli import command_parser

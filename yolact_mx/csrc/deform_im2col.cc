@@ -10,20 +10,17 @@
 #include "deform_im2col.h"
 
 #include <memory>
-#include <string>
-#include <unordered_map>
 #include <vector>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
-#include "mxnet/lib_api.h"
+#include "library.h"
 
 using mxnet::ext::MXReturnValue;
 using mxnet::ext::MXTensor;
 using mxnet::ext::OpResource;
 using namespace yolact_mx;
-using Attributes = std::unordered_map<std::string, std::string>;
 using Buffer = std::unique_ptr<float[]>;
 
 namespace {
@@ -32,12 +29,12 @@ namespace {
 constexpr int kLine = 16;
 
 Geometry geometry(const Attributes& attributes, const MXTensor& data, const MXTensor& mask) {
-  auto number = [&](const char* name) { return std::stoi(attributes.at(name)); };
+  auto integer = [&](const char* name) { return static_cast<int>(number(attributes, name)); };
   const std::vector<int> in(data.shape.begin(), data.shape.end());
   const std::vector<int> out(mask.shape.begin(), mask.shape.end());
   return {in[0],  in[1],  in[2],  in[3],
-          out[2], out[3], out[1], number("kernel_width"),
-          number("stride_y"), number("stride_x"), number("pad_y"), number("pad_x")};
+          out[2], out[3], out[1], integer("kernel_width"),
+          integer("stride_y"), integer("stride_x"), integer("pad_y"), integer("pad_x")};
 }
 
 int max_threads() {
@@ -48,27 +45,10 @@ int max_threads() {
 #endif
 }
 
-MXReturnValue fail(const std::string& message) {
-  MX_ERROR_MSG << "yolact_deform_im2col: " << message;
-  return mxnet::ext::MX_FAIL;
-}
-
 MXReturnValue parse_attributes(const Attributes& attributes, int* inputs, int* outputs) {
-  for (const char* name : {"kernel_width", "stride_y", "stride_x", "pad_y", "pad_x"}) {
-    if (!attributes.count(name)) return fail(std::string(name) + " is missing");
-  }
   *inputs = 3;
   *outputs = 1;
-  return mxnet::ext::MX_SUCCESS;
-}
-
-MXReturnValue infer_type(const Attributes&, std::vector<int>* inputs, std::vector<int>* outputs) {
-  for (int& type : *inputs) {
-    if (type == mxnet::ext::kUNSET) type = mxnet::ext::kFloat32;
-    if (type != mxnet::ext::kFloat32) return fail("expected float32 arrays");
-  }
-  (*outputs)[0] = mxnet::ext::kFloat32;
-  return mxnet::ext::MX_SUCCESS;
+  return expect_numbers(attributes, {"kernel_width", "stride_y", "stride_x", "pad_y", "pad_x"});
 }
 
 MXReturnValue infer_shape(const Attributes&, std::vector<std::vector<unsigned>>* inputs,
@@ -143,9 +123,3 @@ REGISTER_OP(yolact_deform_im2col)
     .setInferShape(infer_shape)
     .setForward(forward, "cpu")
     .setBackward(backward, "cpu");
-
-// MXNet calls this when it loads the library
-MXReturnValue initialize(int version) {
-  if (version / 100 == 109) return mxnet::ext::MX_SUCCESS;
-  return fail("built for MXNet 1.9, loaded by " + std::to_string(version));
-}

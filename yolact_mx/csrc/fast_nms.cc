@@ -1,0 +1,100 @@
+// Fast NMS (YOLACT section 3.4) on CPUs, without gradient.
+//
+//   yolact_fast_nms(probs (B, N, C) without the background, boxes (B, N, 4) xyxy)
+//       -> scores, classes, anchor, each (B, D), D = min(max_detections, min(top_k, N) * C)
+//
+// An anchor whose best class is above score_threshold competes in every class.  Of the top_k best
+// of a class those are left whose IoU with no better one of them is above iou_threshold; of these
+// the best D of all classes are returned, in descending order.  Rows that hold no detection have
+// the score -1.
+
+#include "fast_nms.h"
+
+#include <vector>
+
+#include "library.h"
+
+using mxnet::ext::MXReturnValue;
+using mxnet::ext::MXTensor;
+using mxnet::ext::OpResource;
+using namespace yolact_mx;
+
+namespace {
+
+// Candidates of a class, of N anchors
+int candidates(const Attributes& attributes, size_t anchors) {
+  return std::min(number(attributes, "top_k"), static_cast<double>(anchors));
+}
+
+MXReturnValue parse_attributes(const Attributes& attributes, int* inputs, int* outputs) {
+  *inputs = 2;
+  *outputs = 3;
+  const MXReturnValue result = expect_numbers(
+      attributes, {"top_k", "max_detections", "score_threshold", "iou_threshold"});
+  if (result != mxnet::ext::MX_SUCCESS) return result;
+  const bool positive = number(attributes, "top_k") >= 1 && number(attributes, "max_detections") >= 1;
+  return positive ? result : fail("expected top_k and max_detections of at least 1");
+}
+
+MXReturnValue infer_shape(const Attributes& attributes, std::vector<std::vector<unsigned>>* inputs,
+                          std::vector<std::vector<unsigned>>* outputs) {
+  const auto &probs = (*inputs)[0], &boxes = (*inputs)[1];
+  if (probs.size() != 3 || boxes.size() != 3) {
+    return fail("expected probs and boxes of three dimensions");
+  }
+  if (boxes[2] != 4) return fail("expected four numbers a box");
+  if (probs[0] != boxes[0] || probs[1] != boxes[1]) {
+    return fail("expected probs and boxes of one batch size and number of anchors");
+  }
+  const double all = static_cast<double>(candidates(attributes, probs[1])) * probs[2];
+  const unsigned detections = std::min(number(attributes, "max_detections"), all);
+  outputs->assign(3, {probs[0], detections});
+  return mxnet::ext::MX_SUCCESS;
+}
+
+MXReturnValue forward(const Attributes& attributes, std::vector<MXTensor>* inputs,
+                      std::vector<MXTensor>* outputs, const OpResource&) {
+  const auto& shape = (*inputs)[0].shape;
+  const int batch = shape[0], anchors = shape[1], classes = shape[2];
+  const int top = candidates(attributes, anchors), detections = (*outputs)[0].shape[1];
+  const float score_threshold = number(attributes, "score_threshold");
+  const float iou_threshold = number(attributes, "iou_threshold");
+  const size_t image = static_cast<size_t>(anchors) * classes;
+  const size_t chosen = static_cast<size_t>(top) * classes;
+  const float* probs = (*inputs)[0].data<float>();
+  const float* boxes = (*inputs)[1].data<float>();
+  std::vector<float> competing(batch * image), scores(batch * chosen);
+  std::vector<int> anchor(batch * chosen);
+  for (int n = 0; n < batch; ++n) {
+    competing_scores(probs + n * image, anchors, classes, score_threshold,
+                     competing.data() + n * image);
+  }
+#pragma omp parallel for schedule(dynamic)
+  for (int group = 0; group < batch * classes; ++group) {
+    auto best = best_of(competing.data() + static_cast<size_t>(group) * anchors, anchors, top);
+    suppress(boxes + static_cast<size_t>(group / classes) * anchors * 4, iou_threshold, &best);
+    for (int i = 0; i < top; ++i) {
+      scores[static_cast<size_t>(group) * top + i] = best[i].score;
+      anchor[static_cast<size_t>(group) * top + i] = best[i].index;
+    }
+  }
+#pragma omp parallel for schedule(static)
+  for (int n = 0; n < batch; ++n) {
+    const auto best = best_of(scores.data() + n * chosen, chosen, detections);
+    for (int i = 0; i < detections; ++i) {
+      const size_t place = static_cast<size_t>(n) * detections + i;
+      (*outputs)[0].data<float>()[place] = best[i].score;
+      (*outputs)[1].data<float>()[place] = best[i].index / top;
+      (*outputs)[2].data<float>()[place] = anchor[n * chosen + best[i].index];
+    }
+  }
+  return mxnet::ext::MX_SUCCESS;
+}
+
+}  // namespace
+
+REGISTER_OP(yolact_fast_nms)
+    .setParseAttrs(parse_attributes)
+    .setInferType(infer_type)
+    .setInferShape(infer_shape)
+    .setForward(forward, "cpu");
