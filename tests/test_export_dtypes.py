@@ -59,6 +59,7 @@ def test_gpus_are_told(trained, tmp_path):
     (["--dtype", "int8"], "--calibration"),
     (["--calibration", "folder"], "--dtype int8"),
     (["--dtype", "bfloat16", "--format", "onnx"], "--format mxnet"),
+    (["--dtype", "bfloat16", "--composed-dcn"], "--composed-dcn is for float32"),
 ])
 def test_options_that_do_not_go_together(arguments, message, capsys):
     with pytest.raises(SystemExit):

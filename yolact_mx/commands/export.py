@@ -65,6 +65,8 @@ def parse(argv, prog=None):
     args = parser.parse_intermixed_args(argv)
     if (args.dtype == "int8") != bool(args.calibration):
         parser.error("--dtype int8 and --calibration go together")
+    if args.dtype != "float32" and args.composed_dcn:
+        parser.error("--dtype {}: --composed-dcn is for float32".format(args.dtype))
     if args.dtype != "float32" and args.format == "onnx":
         parser.error("--dtype {} is for --format mxnet".format(args.dtype))
     return args
