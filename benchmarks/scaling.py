@@ -28,12 +28,12 @@ from yolact_mx.benchmark import measure
 from yolact_mx.cli import positive
 from yolact_mx.commands.benchmark import default_threads
 from yolact_mx.config import load_config
+from yolact_mx.nms import GREEDY_CANDIDATES
 
 AXES = {"batch": (1, 2, 4, 8), "size": (138, 256, 700), "objects": (1, 10, 300),
         "classes": (1, 80, 1000)}
 BASE = {"batch": 1, "objects": 10, "classes": 80}
 PICTURES, SIDE = 4, 512  # of a generated training set: how many, and how large
-GREEDY_CANDIDATES = 4096  # that enter NMS at most (yolact_mx/nms.py)
 # Every picture keeps all of its objects, whatever their size
 AS_DRAWN = ("train.workers=1", "augment.crop=false", "augment.expand=false", "augment.min_side=0")
 

@@ -1,14 +1,10 @@
 """Fast NMS by the C++ operator: the figures of the composed form, bit for bit."""
-import os
-import subprocess
-import sys
-
 import mxnet as mx
 import numpy as np
 import pytest
-from native_library import require_library
-from tiny import ROOT
+from native_library import assert_threads_do_not_show, require_library
 
+from yolact_mx import boxes as box_ops
 from yolact_mx import predict
 from yolact_mx.export import export_network
 from yolact_mx.nms import Suppression
@@ -78,6 +74,12 @@ def test_equal_scores_are_taken_in_the_order_of_the_composed_form():
     probs, boxes = random_inputs(anchors=3000)
     assert_equal(np.round(probs, 1), boxes, score_threshold=0.0)
     assert_equal(np.full_like(probs, 0.125), boxes, score_threshold=0.0)
+    for anchors in (159, 160, 161):  # from 8 * top_k on topk sorts in another way
+        probs, boxes = random_inputs(anchors=anchors)
+        probs = np.round(probs, 1)
+        assert_equal(probs, boxes, score_threshold=0.0, top_k=20)
+        probs[:, 5:] = 0.01  # few compete
+        assert_equal(probs, boxes, top_k=20)
 
 
 def test_by_hand():
@@ -104,17 +106,45 @@ def test_what_is_no_number_is_no_candidate():
     assert (suppressed(np.full_like(probs, np.nan), boxes, True)[0] == -1).all()
 
 
+def test_boxes_that_are_no_numbers():
+    """As composed: one box with a NaN leaves none of its class."""
+    for seed in range(5):
+        probs, boxes = random_inputs(anchors=300, seed=seed)
+        boxes[0, ::60] = np.nan
+        boxes[1, ::7, 2] = np.inf
+        assert_equal(probs, boxes, top_k=20, score_threshold=0.0)
+
+
+def test_iou_at_the_threshold():
+    """One that is equal to it does not suppress, the next number above does."""
+    for seed in range(40):
+        probs, boxes = random_inputs(1, 80, 1, seed)
+        boxes = 0.4 + boxes % 0.3 * [-1, -1, 1, 1]  # all of them overlap
+        boxes = boxes.astype(np.float32)
+        iou = box_ops.pairwise_iou(mx.nd, mx.nd.array(boxes)).asnumpy()[0]
+        threshold = iou[seed % 5, 7]
+        for value in (threshold, np.nextafter(threshold, np.float32(0))):
+            assert_equal(probs, boxes, nms_iou=float(value), score_threshold=0.0)
+
+
+def test_there_is_no_gradient():
+    require_library()
+    probs, boxes = map(mx.nd.array, random_inputs())
+    probs.attach_grad()
+    with mx.autograd.record():
+        scores = mx.nd.yolact_fast_nms(probs, boxes, top_k=9, max_detections=9,
+                                       score_threshold=0.1, iou_threshold=0.5)[0]
+    with pytest.raises(mx.MXNetError, match="has no gradient"):
+        scores.backward()
+        probs.grad.wait_to_read()
+
+
+def example():
+    return suppressed(*random_inputs(), True, score_threshold=0.0)
+
+
 def test_threads_do_not_show(tmp_path):
-    here = suppressed(*random_inputs(), True, score_threshold=0.0)
-    code = ("import sys; sys.path.insert(0, 'tests'); import numpy as np, test_native_nms as t;"
-            "np.savez(sys.argv[1], *t.suppressed(*t.random_inputs(), True, score_threshold=0.0))")
-    for threads in (1, 5):
-        path = tmp_path / "{}.npz".format(threads)
-        subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(path)], cwd=str(ROOT),
-                       env=dict(os.environ, OMP_NUM_THREADS=str(threads)), check=True)
-        with np.load(str(path)) as there:
-            for name, array in zip(there.files, here):
-                np.testing.assert_array_equal(there[name], array)
+    assert_threads_do_not_show(example(), "test_native_nms.example()", (1, 5), tmp_path)
 
 
 @pytest.mark.parametrize("change, text", [
@@ -135,8 +165,9 @@ def test_wrong_use_is_an_error(change, text):
             del settings[name]
         else:
             settings[name] = value
-    with pytest.raises(mx.MXNetError, match=text):
+    with pytest.raises(mx.MXNetError) as caught:
         mx.nd.yolact_fast_nms(*arrays.values(), **settings)[0].wait_to_read()
+    assert text in str(caught.value).strip().splitlines()[-1]  # above are those of earlier errors
 
 
 def test_only_the_fast_kind_is_native():

@@ -8,7 +8,7 @@ import sys
 import mxnet as mx
 import numpy as np
 import pytest
-from native_library import require_library, usable
+from native_library import assert_threads_do_not_show, require_library, usable
 from tiny import ROOT, assert_close, losses, weights
 
 from yolact_mx.commands import build_ops
@@ -83,15 +83,8 @@ def test_gradients_match_finite_differences():
 def test_threads_do_not_show(tmp_path):
     """Results of any number of threads are the same numbers."""
     _, _, here = columns_and_gradients()
-    code = ("import sys; sys.path.insert(0, 'tests'); import numpy as np, test_native_ops as t;"
-            "np.savez(sys.argv[1], *t.columns_and_gradients()[2])")
-    for threads in (2, 7):
-        path = tmp_path / "{}.npz".format(threads)
-        subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(path)], cwd=str(ROOT),
-                       env=dict(os.environ, OMP_NUM_THREADS=str(threads)), check=True)
-        with np.load(str(path)) as there:
-            for name, array in zip(there.files, here):
-                np.testing.assert_array_equal(there[name], array)
+    assert_threads_do_not_show(
+        here, "test_native_ops.columns_and_gradients()[2]", (2, 7), tmp_path)
 
 
 @pytest.mark.parametrize("change, text", [

@@ -114,12 +114,12 @@ def calibration(config):
     return np.stack([normalize_planes(planes, mean, std) for planes in pictures])
 
 
-def training(answer, config, overrides, batch, rounds, folder, ctx="cpu", data=None, amp=False):
+def training(answer, config, overrides, batch, rounds, folder, ctx="cpu", data=None):
     """Phases of a step, and whole steps as the trainer takes them, with its loader processes.
 
     CPU seconds and memory are those of this process, without loader processes.
     """
-    overrides = _NO_LEARNING + (("train.amp=true",) if amp else ()) + tuple(overrides)
+    overrides = _NO_LEARNING + tuple(overrides)
     config, ctx = read_config(config, overrides), contexts(ctx)[0]
     config.train.batch_size = batch = batch or config.train.batch_size
     base, progress = peak_mb(), Progress(2 * rounds + _STEADY + 1, answer)

@@ -3,6 +3,7 @@
 import mxnet as mx
 
 from .graph_passes import (
+    INPUT,
     Graph,
     bake,
     content_of,
@@ -11,8 +12,6 @@ from .graph_passes import (
     symbol_block,
     to_16_bits,
 )
-
-_INPUT = "data"
 
 
 def compile_network(net, ctx, dtype="float32", calibration=None):
@@ -33,7 +32,7 @@ def compile_network(net, ctx, dtype="float32", calibration=None):
     SymbolBlock
         images (B, 3, S, S), normalised -> class_logits, box_deltas, mask_coefs, proto.
     """
-    predictions = net(mx.sym.var(_INPUT))[:4]  # without what only training needs
+    predictions = net(mx.sym.var(INPUT))[:4]  # without what only training needs
     symbol, params = graph_of(predictions, net)
     symbol = fold_batchnorm(symbol)
     if dtype == "bfloat16":
@@ -76,12 +75,12 @@ def to_int8(graph, calibration, exact):
         node["name"]
         for node in nodes
         if node["op"] == "Convolution"
-        and not weights.union([_INPUT]).isdisjoint(nodes[i]["name"] for i, *_ in node["inputs"])
+        and not weights.union([INPUT]).isdisjoint(nodes[i]["name"] for i, *_ in node["inputs"])
     ]
     symbol, arguments, states = quantize_model_mkldnn(
         graph.symbol,
         *_separate(graph),
-        data_names=(_INPUT,),
+        data_names=(INPUT,),
         label_names=None,
         excluded_sym_names=keep,
         excluded_op_names=["Activation", "Concat"],  # conversions around them cost more
@@ -108,7 +107,7 @@ def exported_graph(symbol_file, params_file, outputs, ctx):
 
 def block_of(graph, ctx):
     """A SymbolBlock that runs a graph on a context; its parameters are taken out of ``graph``."""
-    block = symbol_block(graph.symbol, _INPUT)
+    block = symbol_block(graph.symbol)
     for name, parameter in block.collect_params().items():
         value = graph.params.pop(name)  # copied: two sets of weights would be in memory
         parameter.shape, parameter.dtype = value.shape, value.dtype

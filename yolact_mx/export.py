@@ -14,12 +14,12 @@ from .data.transforms import input_planes, normalize_planes
 from .deploy import block_of, compile_network
 from .detect import OUTPUTS, build_detector
 from .errors import CheckpointError, DatasetError
+from .graph_passes import INPUT
 from .models import build_yolact
 from .models.yolact import check_input
 from .predict import read_exported
 from .sources import find_sources, is_video
 
-INPUT = "data"
 # Outputs may differ by rounding only: the graph is the same
 _TOLERANCE = 1e-5
 # Pictures that show int8 the range of each value: enough, and half a minute

@@ -13,6 +13,7 @@ import mxnet as mx
 # symbol: Symbol; params: {name: NDArray} of all its variables but the inputs
 Graph = namedtuple("Graph", "symbol params")
 
+INPUT = "data"  # the pictures, in every graph of a network
 # Where the weight is among the inputs of a layer; its bias comes after it
 _WEIGHT_AT = {"Convolution": 1, "_contrib_ModulatedDeformableConvolution": 3}
 # Operators that oneDNN and CUDA have in 16 bits and that lose nothing more by it; clip does: its
@@ -130,11 +131,11 @@ def bake(graph):
     return _used(_rebuild(graph.symbol, rules, shapes=shapes), params)
 
 
-def symbol_block(symbol, data, params=None):
-    """A SymbolBlock of one input, named ``data``; ``params``: those that it shares, if any."""
+def symbol_block(symbol, params=None):
+    """A SymbolBlock whose one input is ``INPUT``; ``params``: those that it shares, if any."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the type of the input is decided by the first call
-        return mx.gluon.SymbolBlock(symbol, mx.sym.var(data), params=params)
+        return mx.gluon.SymbolBlock(symbol, mx.sym.var(INPUT), params=params)
 
 
 def content_of(symbol):

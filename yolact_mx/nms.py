@@ -6,7 +6,7 @@ from . import boxes as box_ops
 from .nn.native_ops import load
 from .nn.select import gather_rows
 
-_GREEDY_CANDIDATES = 4096
+GREEDY_CANDIDATES = 4096
 
 
 class Suppression:
@@ -44,7 +44,7 @@ class Suppression:
 
     def __call__(self, F, probs, boxes):
         if self._native:
-            found = F.yolact_fast_nms(
+            return F.yolact_fast_nms(
                 probs,
                 boxes,
                 top_k=self._candidates,
@@ -52,7 +52,6 @@ class Suppression:
                 score_threshold=self._settings.score_threshold,
                 iou_threshold=self._settings.nms_iou,
             )
-            return tuple(F.BlockGrad(part) for part in found)  # a graph asks for a gradient
         return self._composed(F, F.transpose(probs, (0, 2, 1)), boxes)
 
     def _fast(self, F, probs, boxes):
@@ -90,11 +89,11 @@ class Suppression:
     def _greedy(self, F, probs, boxes):
         """Per-class greedy NMS of the reference: areas in pixels with its "+ 1", IoU >= threshold.
 
-        Its cost is quadratic, so the ``_GREEDY_CANDIDATES`` best (anchor, class) pairs enter.
+        Its cost is quadratic, so the ``GREEDY_CANDIDATES`` best (anchor, class) pairs enter.
         """
         s = self._settings
         n = self._anchors
-        candidates = min(_GREEDY_CANDIDATES, n * self._num_classes)
+        candidates = min(GREEDY_CANDIDATES, n * self._num_classes)
         scores, pair = F.topk(
             F.reshape(probs, (0, -1)),
             axis=1,

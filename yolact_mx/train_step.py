@@ -5,12 +5,11 @@ import logging
 import mxnet as mx
 from mxnet.gluon import HybridBlock
 
-from .graph_passes import fold_batchnorm, symbol_block, to_16_bits
+from .graph_passes import INPUT, fold_batchnorm, symbol_block, to_16_bits
 from .losses import build_loss
 from .nn.native_ops import processor
 
 logger = logging.getLogger(__name__)
-_INPUT = "data"
 
 
 class TrainStep(HybridBlock):
@@ -63,12 +62,12 @@ def training_network(net, dtype="float32"):
     SymbolBlock
         images (B, 3, H, W), normalised -> what ``net`` returns.
     """
-    symbol = fold_batchnorm(mx.sym.Group(list(net(mx.sym.var(_INPUT)))), training=True)
+    symbol = fold_batchnorm(mx.sym.Group(list(net(mx.sym.var(INPUT)))), training=True)
     if dtype != "float32":
         # bfloat16 gradients of a stride-2 layer are undefined on a map of one column (oneDNN),
         # which P6 of a small picture is
         symbol = to_16_bits(symbol, dtype, exact=net.fpn.down7.collect_params().keys())
-    return symbol_block(symbol, _INPUT, net.collect_params())
+    return symbol_block(symbol, net.collect_params())
 
 
 def training_dtype(settings, contexts):

@@ -78,7 +78,7 @@ def main(argv=None, prog=None):
     for name in args.names:
         for task in tasks:
             own = ({"dtype": args.dtype, "batch": args.batch or 1} if task == "inference" else
-                   {"data": args.data, "batch": args.batch, "amp": args.dtype == "bfloat16"})
+                   {"data": args.data, "batch": args.batch})
             result = measure(task, config=name, overrides=args.overrides, **common, **own)
             dtype = result["dtype"]
             peaks[dtype] = peaks.get(dtype) or measure("gemm", dtype=dtype, **common)
@@ -94,7 +94,12 @@ def check(args):
     """Find mistakes before anything is measured; --size becomes an override."""
     from ..config import load_config
 
-    args.overrides = (["input.size={}".format(args.size)] if args.size else []) + args.overrides
+    # so that what the user states himself comes last
+    args.overrides = (
+        (["input.size={}".format(args.size)] if args.size else [])
+        + (["train.amp=true"] if args.dtype == "bfloat16" else [])
+        + args.overrides
+    )
     for name in args.names:
         load_config(name, args.overrides)
     devices = contexts(args.ctx)

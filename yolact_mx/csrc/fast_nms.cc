@@ -10,6 +10,8 @@
 
 #include "fast_nms.h"
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "library.h"
@@ -32,8 +34,10 @@ MXReturnValue parse_attributes(const Attributes& attributes, int* inputs, int* o
   const MXReturnValue result = expect_numbers(
       attributes, {"top_k", "max_detections", "score_threshold", "iou_threshold"});
   if (result != mxnet::ext::MX_SUCCESS) return result;
-  const bool positive = number(attributes, "top_k") >= 1 && number(attributes, "max_detections") >= 1;
-  return positive ? result : fail("expected top_k and max_detections of at least 1");
+  for (const char* name : {"top_k", "max_detections"}) {
+    if (!(number(attributes, name) >= 1)) return fail(std::string(name) + ": expected at least 1");
+  }
+  return result;
 }
 
 MXReturnValue infer_shape(const Attributes& attributes, std::vector<std::vector<unsigned>>* inputs,
@@ -59,36 +63,49 @@ MXReturnValue forward(const Attributes& attributes, std::vector<MXTensor>* input
   const int top = candidates(attributes, anchors), detections = (*outputs)[0].shape[1];
   const float score_threshold = number(attributes, "score_threshold");
   const float iou_threshold = number(attributes, "iou_threshold");
-  const size_t image = static_cast<size_t>(anchors) * classes;
-  const size_t chosen = static_cast<size_t>(top) * classes;
-  const float* probs = (*inputs)[0].data<float>();
   const float* boxes = (*inputs)[1].data<float>();
-  std::vector<float> competing(batch * image), scores(batch * chosen);
-  std::vector<int> anchor(batch * chosen);
+  std::vector<Entrants> images;
   for (int n = 0; n < batch; ++n) {
-    competing_scores(probs + n * image, anchors, classes, score_threshold,
-                     competing.data() + n * image);
+    const size_t start = static_cast<size_t>(n) * anchors * classes;
+    images.push_back(
+        entrants((*inputs)[0].data<float>() + start, anchors, classes, top, score_threshold));
   }
+  // (B, C, top)
+  std::vector<float> scores(static_cast<size_t>(batch) * classes * top);
+  std::vector<int> chosen(scores.size());
 #pragma omp parallel for schedule(dynamic)
   for (int group = 0; group < batch * classes; ++group) {
-    auto best = best_of(competing.data() + static_cast<size_t>(group) * anchors, anchors, top);
+    const Entrants& image = images[group / classes];
+    const size_t count = image.anchors.size();
+    auto best = best_of(image.scores.get() + group % classes * count, count, top,
+                        sorts_all(anchors, top));
+    for (Ranked& one : best) one.index = image.anchors[one.index];
     suppress(boxes + static_cast<size_t>(group / classes) * anchors * 4, iou_threshold, &best);
     for (int i = 0; i < top; ++i) {
       scores[static_cast<size_t>(group) * top + i] = best[i].score;
-      anchor[static_cast<size_t>(group) * top + i] = best[i].index;
+      chosen[static_cast<size_t>(group) * top + i] = best[i].index;
     }
   }
+  const int all = classes * top;
 #pragma omp parallel for schedule(static)
   for (int n = 0; n < batch; ++n) {
-    const auto best = best_of(scores.data() + n * chosen, chosen, detections);
+    const size_t start = static_cast<size_t>(n) * all;
+    const auto best =
+        best_of(scores.data() + start, all, detections, sorts_all(all, detections));
     for (int i = 0; i < detections; ++i) {
       const size_t place = static_cast<size_t>(n) * detections + i;
       (*outputs)[0].data<float>()[place] = best[i].score;
       (*outputs)[1].data<float>()[place] = best[i].index / top;
-      (*outputs)[2].data<float>()[place] = anchor[n * chosen + best[i].index];
+      (*outputs)[2].data<float>()[place] = chosen[start + best[i].index];
     }
   }
   return mxnet::ext::MX_SUCCESS;
+}
+
+// Only says so; without it no hybridized block can hold the operator
+MXReturnValue backward(const Attributes&, std::vector<MXTensor>*, std::vector<MXTensor>*,
+                       const OpResource&) {
+  return fail("has no gradient");
 }
 
 }  // namespace
@@ -97,4 +114,5 @@ REGISTER_OP(yolact_fast_nms)
     .setParseAttrs(parse_attributes)
     .setInferType(infer_type)
     .setInferShape(infer_shape)
-    .setForward(forward, "cpu");
+    .setForward(forward, "cpu")
+    .setBackward(backward, "cpu");

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 namespace yolact_mx {
@@ -23,42 +24,59 @@ struct Ranked {
 
 inline bool better(const Ranked& a, const Ranked& b) { return a.score > b.score; }
 
-// (N, C) -> (C, N), -1 for anchors whose best class is not above the threshold or that hold a NaN
-inline void competing_scores(const float* probs, int anchors, int classes, float threshold,
-                             float* scores) {
+// The anchors that enter the choice of the k best of each class, and their scores
+struct Entrants {
+  std::vector<int> anchors;         // in their order
+  std::unique_ptr<float[]> scores;  // (C, entrants), -1 for those that do not compete
+};
+
+// topk's partial sort holds the first k whatever they are, its full sort holds all
+inline bool sorts_all(int n, int k) { return 8LL * k > n; }
+
+// Anchors compete whose best class is above the threshold and that hold no NaN.
+// probs (N, C)
+inline Entrants entrants(const float* probs, int n, int classes, int k, float threshold) {
+  std::unique_ptr<bool[]> competes(new bool[n]);
 #pragma omp parallel for schedule(static)
-  for (int start = 0; start < anchors; start += kAnchors) {
-    const int count = std::min(kAnchors, anchors - start);
-    const float* rows = probs + static_cast<std::size_t>(start) * classes;
-    bool competes[kAnchors];
-    for (int i = 0; i < count; ++i) {
-      const float* row = rows + static_cast<std::size_t>(i) * classes;
-      int above = 0, no_number = 0;
+  for (int anchor = 0; anchor < n; ++anchor) {
+    const float* row = probs + static_cast<std::size_t>(anchor) * classes;
+    int above = 0, no_number = 0;
 #pragma omp simd reduction(| : above, no_number)
-      for (int c = 0; c < classes; ++c) {
-        above |= row[c] > threshold;
-        no_number |= row[c] != row[c];
-      }
-      competes[i] = above && !no_number;
-    }
     for (int c = 0; c < classes; ++c) {
-      float* target = scores + static_cast<std::size_t>(c) * anchors + start;
-      for (int i = 0; i < count; ++i) {
-        target[i] = competes[i] ? rows[static_cast<std::size_t>(i) * classes + c] : -1.f;
+      above |= row[c] > threshold;
+      no_number |= row[c] != row[c];
+    }
+    competes[anchor] = above && !no_number;
+  }
+  Entrants result;
+  for (int anchor = 0; anchor < n; ++anchor) {
+    if (competes[anchor] || anchor < k || sorts_all(n, k)) result.anchors.push_back(anchor);
+  }
+  const int count = result.anchors.size();
+  result.scores.reset(new float[static_cast<std::size_t>(count) * classes]);
+#pragma omp parallel for schedule(static)
+  for (int start = 0; start < count; start += kAnchors) {
+    const int end = std::min(start + kAnchors, count);
+    for (int c = 0; c < classes; ++c) {
+      float* target = result.scores.get() + static_cast<std::size_t>(c) * count;
+      for (int i = start; i < end; ++i) {
+        const std::size_t anchor = result.anchors[i];
+        target[i] = competes[anchor] ? probs[anchor * classes + c] : -1.f;
       }
     }
   }
+  return result;
 }
 
 // The k best of n scores (no NaN), in descending order.  Equal ones come in the order of
-// std::sort for large k, else of std::partial_sort, as in topk; of the latter these are the steps,
-// but what does not get into its heap is passed over many scores at a time.
-inline std::vector<Ranked> best_of(const float* scores, int n, int k) {
+// std::sort, if everything is sorted, else of std::partial_sort, as in topk; of the latter these
+// are the steps, but what does not get into its heap is passed over many scores at a time.
+inline std::vector<Ranked> best_of(const float* scores, int n, int k, bool sort_all) {
   std::vector<Ranked> best;
-  const bool all = 8LL * k > n;
-  best.reserve(all ? n : k + 1);
-  for (int i = 0; i < (all ? n : k); ++i) best.push_back({scores[i], i});
-  if (all) {
+  const int first = sort_all ? n : k;
+  best.reserve(first + 1);
+  for (int i = 0; i < first; ++i) best.push_back({scores[i], i});
+  if (sort_all) {
     std::sort(best.begin(), best.end(), better);
     best.resize(k);
     return best;
